@@ -34,7 +34,7 @@ class DequeueRules(enum.IntEnum):
     LIMITED = 1
     ORDERED = 2
     UNORDERED = 3
-    """Like `LIMITED`; the stored limits say that the queue is not ordered, whatever servers declare."""
+    """Like `LIMITED`; the stored limits say that the queue is not ordered, which overrides the servers."""
 
 
 class LimitedBy(enum.StrEnum):

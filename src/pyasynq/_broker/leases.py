@@ -42,14 +42,14 @@ OWN_SLACK_SECONDS = 5
 CONFIRMED_BEGIN = "+"
 """Token suffix of servers that record starts of handlers in Redis.
 
-They do so before each start for a task that one crash archives (`crash_limit`).
+Such a server records the start of a handler if one crash archives its task (`crash_limit`).
 """
 
 
 RAN_ALONE = "!"
 """Marker in the token of an attempt that runs alone in its process.
 
-It does not count any more once the field `x:begun` has the token.
+The marker is void once the field `x:begun` has the token: other tasks may run in the process then.
 """
 
 
@@ -76,9 +76,8 @@ class ExpiredTask(NamedTuple):
         crashes: number of earlier worker crashes during this task.
         token: token of the attempt that held the task; empty for a Go worker.
         lease_score: Unix time at which its lease ended; None if it has none.
-        begun: token of the last attempt whose start is recorded in Redis; empty if servers do not record
-            starts. An attempt that runs alone in its process is recorded only when another attempt starts
-            there.
+        begun: token of the last attempt whose start is recorded in Redis; empty if no start is recorded. For
+            an attempt that runs alone in its process, it is recorded before other tasks may start there.
         lapses: number of leases of this task that have ended without a sign of the worker that had it.
         extended: token of the last attempt whose remote worker has extended its lease; empty for none.
     """
@@ -154,7 +153,7 @@ class PoisonTask(NamedTuple):
 
 
 def confirm_begin(queue: str, task_id: str, token: str) -> Plan[bool]:
-    """Record that an attempt's handler starts; return False if the attempt does not own the task any more."""
+    """Record that an attempt's handler starts, or no longer runs alone; return False if it lost the task."""
     key = queue_keys(queue).task(task_id)
     return bool((yield ScriptCall(LEASE_BEGIN, (key,), (token, TaskField.BEGUN), Replay.SAFE)))
 

@@ -133,7 +133,7 @@ def _check_length(value: object) -> str:
 
 
 def decode_engine(text: str) -> tuple[str, dict[str, QueueLimits]]:
-    """Return name and limits; no limits if they cannot be parsed."""
+    """Return the name of the engine and the limits by queue; no limits if they cannot be parsed."""
     name, _, _ = text.partition(" ")
     try:
         described = _parse_details(text).get("limits", {})

@@ -97,7 +97,7 @@ def format_options(options: Iterable[tuple[OptionName, OptionValue]]) -> tuple[s
 def parse_option(text: str) -> Option | UnknownOption:
     """Parse the text of an option; return an `UnknownOption` with the reason for other text. Never raises.
 
-    Fractions of a microsecond are cut off. In instants, fractions of a second are (Go does not write them).
+    Fractions of a microsecond are cut off. Instants lose fractions of a second, which Go does not write.
     """
     name, parenthesis, rest = text.strip().partition("(")
     if not parenthesis or not rest.endswith(")"):

@@ -298,7 +298,7 @@ class Doctor:
     async def _judge(
         self, survey: QueueSurvey, orphan_sets: set[bytes]
     ) -> list[tuple[FindingKind, bytes, bytes]]:
-        """Check each suspicious task atomically; return a finding for each kind of damage.
+        """Check each suspicious task atomically; return damage, id and collection of each damaged task.
 
         Only the damaged tasks remain in the survey. Tasks that could not be checked are noted in `skipped`.
         """

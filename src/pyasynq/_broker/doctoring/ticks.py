@@ -23,6 +23,6 @@ def find_ticks_after(queue: str, moment: int) -> Plan[dict[bytes, bytes]]:
 
 
 def reset_tick(queue: str, field: bytes, value: bytes, now: int) -> Plan[bool]:
-    """Set a field of `x:ticks` to the present; return False if it no longer has this value."""
+    """Set a field of `x:ticks` to the current time; return False if it no longer has this value."""
     done = yield ScriptCall(DOCTOR_RESET_TICK, (queue_keys(queue).ticks,), (field, value, now), Replay.SAFE)
     return bool(done)

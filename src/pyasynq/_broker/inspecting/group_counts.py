@@ -135,7 +135,7 @@ def scan_groups(queue: str) -> Plan[dict[bytes, int]]:
 
 
 def forget_empty_groups(queue: str) -> Plan[int]:
-    """Forget the names of groups without tasks; return how many tasks the others have."""
+    """Remove the names of groups without tasks; return the number of tasks in the other groups."""
     keys = queue_keys(queue)
     cursor, tasks = FIRST_PAGE, 0
     while True:

@@ -28,7 +28,7 @@ _MOST_CLIENTS: Final = 2_000
 
 
 def describe_node(place: Place, address: str, *, now: Instant) -> Plan[tuple[RedisNode, list[str]]]:
-    """Describe a server; return also the rights that are missing, as ACL rules name them."""
+    """Describe a Redis server; return also the rights that the user lacks, as ACL rules name them."""
     missing: list[str] = []
     info: dict[str, str] = {}
     clients: dict[str, int] | None = None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_READ: Final = 2_000_000
 """Bytes of messages after which a call ends, so that large messages do not keep Redis busy."""
 _MOST_TEXTS: Final = 40
-"""Largest number of tests (`ScanText`, `ScanNumber`) that Redis makes; further tests are left to the caller."""
+"""Largest number of tests (`ScanText`, `ScanNumber`) that Redis makes; the caller makes further tests."""
 _LETTERS: Final = {"message": b"m", "id": b"i", "result": b"r"}
 
 

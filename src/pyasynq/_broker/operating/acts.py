@@ -1,8 +1,8 @@
 """Steps of operations on many tasks: each acts on some tasks of one queue, and is counted exactly once.
 
-A step and the operation's record are in different slots of a cluster, so no call writes both. The queue's
-side therefore keeps the reply of the operation's last step: a process that takes over repeats the step under
-the same number, and gets that reply instead of acting again.
+A step and the operation's record are in different slots of a cluster, so no call writes both. A hash in
+the queue's slot, the ledger, keeps the reply of the operation's last step. A process that takes over repeats
+the step under the same number, and gets that reply instead of acting again.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def sweep_list(task_type: str, shard: int, dead: Sequence[str] = ()) -> Plan[Lis
 
 
 def read_list_replies(task_type: str, shard: int) -> Plan[tuple[list[bytes], int]]:
-    """Return the oldest replies, which stay in the list; remove too long replies, and return their number."""
+    """Return the oldest replies, which stay in the list; remove overlong replies, and return their number."""
     args = (MAX_REPLIES, MAX_REPLY_BYTES, _MOST_READ)
     keys = (shard_keys(task_type, shard).replies,)
     removed, *found = yield ScriptCall(LIST_READ, keys, args, Replay.SAFE)

@@ -61,7 +61,7 @@ def classify_missing(retention: float | None, unseen: float) -> TaskEnd:
 
     Args:
         retention: seconds for which it is kept after success; None if unknown.
-        unseen: seconds since it was last seen and had not ended.
+        unseen: seconds since a check last found the task, which had not ended.
     """
     if retention and unseen < retention - _COMPLETION_MARGIN:
         return TaskEnd.DELETED

@@ -38,7 +38,7 @@ _LINGER: Final = 5.0
 class _ChangeListener:
     """The connection on which Redis pushes changes of keys (client tracking).
 
-    If it does not answer, a wait is delayed by half a second at most, and polls.
+    If Redis does not confirm a request within half a second, waits poll.
     """
 
     def __init__(self, driver: AsyncDriver, on_change: Callable[[str], object]) -> None:

@@ -1,6 +1,7 @@
 -- Remove the tasks whose claims hold from the newest ids of `active`; return them: true by id. Each LREM
 -- would walk over all newer ids; so if there are many tasks, the newest ids are popped once, and the others
--- pushed back. Return nil if there are few tasks. No command may fail between the pop and the push.
+-- pushed back. No command may fail between the pop and the push. Return nil if this is not worth it: for few
+-- tasks, or if the first one is not among the newest 1,000.
 local function take_newest(active, first, stride, claims_hold)
   local number = (#ARGV - first + 1) / stride
   local depth = number >= 20 and redis.call('LPOS', active, ARGV[first], 'MAXLEN', 1000)
