@@ -54,7 +54,7 @@ The marker is void once the field `x:begun` has the token: other tasks may run i
 
 
 class Renewed(NamedTuple):
-    """The result of a renewal.
+    """The result of renewing leases.
 
     Attributes:
         lease_score: Unix time at which the renewed leases end.

@@ -69,7 +69,7 @@ def list_servers(now: Instant | None = None) -> Plan[list[LiveServer]]:
 
 
 def list_record_keys(index: str, now: Instant | None) -> Plan[list[str]]:
-    """Return the keys of the records in an index that have not lapsed; None asks Redis for the time.
+    """Return the keys of unexpired records in an index; `now=None` asks Redis for the time.
 
     It only reads, unlike the script `server/list`.
     """

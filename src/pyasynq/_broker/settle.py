@@ -133,7 +133,7 @@ class RequeueTask(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The result of a settle.
+    """The result of settling attempts.
 
     Attributes:
         refused: ids of tasks that we did not own any more; nothing was written for them.

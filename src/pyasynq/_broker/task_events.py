@@ -119,7 +119,7 @@ def publish_events(queue: str, events: Sequence[bytes], *, max_length: int) -> P
 
 
 class StreamPosition(NamedTuple):
-    """A place in a stream from which to read on.
+    """A position in a stream from which to read on.
 
     Attributes:
         position: id of the last event already read; `0-0` means none.
@@ -131,7 +131,7 @@ class StreamPosition(NamedTuple):
 
 
 FIRST_MARK: Final = StreamPosition(_BEGINNING, seen=False)
-"""The place before the oldest kept event."""
+"""The position before the oldest kept event."""
 
 
 class NewEvents(NamedTuple):

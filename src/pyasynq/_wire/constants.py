@@ -29,7 +29,7 @@ class TaskField(StrEnum):
     BEGUN = "x:begun"
     """Token of the attempt whose handler start is recorded, or which no longer runs alone in its process."""
     EXTENDED = "x:extended"
-    """Token of the attempt whose lease a remote worker has extended, which proves that it lives."""
+    """Token of the attempt whose lease a remote worker has extended, which shows that the worker is alive."""
     LAPSES = "x:lapses"
     """Number of consecutive leases of remote workers that ended without a sign of life."""
     SCHEDULED_GROUP = "x:group"
@@ -61,7 +61,7 @@ ARCHIVE_LIMIT: Final = 9_999
 Asynq's constant is 10,000, but its trimming keeps one less.
 """
 AGGREGATION_SET_SECONDS: Final = 120
-"""Age in seconds at which an aggregation set counts as abandoned."""
+"""Age in seconds at which an aggregation set counts as stale (abandoned by its server)."""
 SERVER_RECORD_SECONDS: Final = 10
 """Seconds for which a server counts as running after a heartbeat."""
 SCHEDULER_ENTRIES_SECONDS: Final = 20

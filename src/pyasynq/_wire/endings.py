@@ -44,7 +44,7 @@ class TaskEnding(NamedTuple):
 
 
 def encode_callback(callback: Callback, task_type: str, nonce: str) -> bytes:
-    """Return the field `x:finished` of a task of this type.
+    """Encode the value of the hash field `x:finished` of a task of this type.
 
     Args:
         callback: callback to enqueue at the task's end.
@@ -98,7 +98,7 @@ def decode_ending(entry: bytes) -> TaskEnding:
 
 
 def read_ended_at(entry: bytes) -> float:
-    """Return the Unix time in an entry of any kind.
+    """Return the Unix time of an outbox entry of any kind.
 
     Raises:
         ValueError: for an entry without one.
@@ -111,7 +111,7 @@ def read_ended_at(entry: bytes) -> float:
 
 
 def decode_callback(finished: bytes) -> Callback:
-    """Return the callback in the field `x:finished`.
+    """Decode the callback in the hash field `x:finished`.
 
     Raises:
         ValueError: for a value that pyasynq has not written.

@@ -242,7 +242,7 @@ def scheduler_history_key(entry_id: str) -> str:
 
 
 def configuration_versions_key(name: str) -> str:
-    """Return the sorted set of versions of a task type's configuration: JSON, scored with the version."""
+    """Return the key of the kept versions of a task type's configuration: a sorted set of JSON by version."""
     return f"{CONFIGURATIONS_KEY}:{name}"
 
 

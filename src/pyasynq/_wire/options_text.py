@@ -90,7 +90,7 @@ def format_option(name: OptionName, value: OptionValue) -> str:
 
 
 def format_options(options: Iterable[tuple[OptionName, OptionValue]]) -> tuple[str, ...]:
-    """Return the texts of some options, in the given order. Raises what `format_option` raises."""
+    """Return the text forms of some options, in their order. Raises what `format_option` raises."""
     return tuple(format_option(name, value) for name, value in options)
 
 

@@ -75,7 +75,7 @@ class QueueInspector(InspectorBase):
         return replace(sweep.result(), as_of=as_of, missing_rights=rights)
 
     async def _take_parts(self, sweep: QueueSweep) -> int:
-        """Describe one part of the queues after the other, until none is left; return how many there were."""
+        """Describe the queues part by part, until none is left; return the number of parts."""
         parts = 0
         while plans := sweep.next_plans(self._now(), self._group_counts):
             outcomes = await self._driver.run_batch([self._guard(plan) for plan in plans.values()])

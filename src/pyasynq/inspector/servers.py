@@ -172,7 +172,7 @@ class ServerInspector(InspectorBase):
         return await self._run(plan)
 
     async def redis_info(self) -> dict[str, str]:
-        """Return the fields of Redis' INFO; of a cluster, those of CLUSTER INFO."""
+        """Return the fields of Redis' INFO, or for a cluster, the fields of CLUSTER INFO."""
         return await self._run(inspecting.cluster.redis_info(of_cluster=self._driver.target.is_cluster))
 
     async def redis_texts(self) -> RedisTexts:

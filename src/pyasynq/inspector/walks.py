@@ -64,7 +64,7 @@ class WalkInspector(InspectorBase):
         return await self._run_in_steps(plan)
 
     async def _read_starts(self) -> Starts:
-        """Return when active tasks were started, at most a second old."""
+        """Return the start times of active tasks, by queue and id; they are cached for a second."""
         # Not the clock of the inspector: a test may have frozen it.
         now = time.monotonic()
         read_at, starts = self._starts

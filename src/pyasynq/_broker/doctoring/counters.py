@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def find_wrong_counters(queue: str, counters: Iterable[bytes]) -> Plan[dict[bytes, int | None]]:
-    """Return each wrong counter of a queue with its smallest correct value; None if it is not a number.
+    """Return each wrong counter of a queue with its smallest correct value; None if it holds no number.
 
     `counters` are the keys of the daily counters. `processed` and `failed` of a day are read in one command.
     A daily counter that is missing has expired, so it is never wrong. A missing total counts as 0.

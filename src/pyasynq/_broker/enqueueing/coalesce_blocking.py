@@ -128,7 +128,7 @@ class BlockingEnqueueBatcher(Batcher["BlockingDriver"]):
         super().__init__(driver, clock, **settings)
         self._registrar = BlockingRegistrar(driver, apart=self._durable)
         self._queues: dict[str, _ThreadQueue] = {}
-        """Calls by the node that gets them."""
+        """Queue of calls for each cluster node; a single server has the empty name."""
         self._largest = 0
         """Bytes of the largest call so far.
 

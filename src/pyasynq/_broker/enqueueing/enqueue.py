@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.script import Script
 
 OtherResults: TypeAlias = dict[int, EnqueueResult]
-"""Results of the tasks that were not simply enqueued, by position; usually empty."""
+"""Results of the tasks that were not enqueued as new tasks, by position; usually empty."""
 
 _SCRIPTS: Final[dict[tuple[TaskState, bool], Script]] = {
     (TaskState.PENDING, False): TASK_ENQUEUE,

@@ -33,7 +33,7 @@ class GatheredCalls:
         """Task that sends the waiting calls, and ends when none is left."""
 
     def enqueue(self, composed: Composed) -> asyncio.Future[EnqueueResult | None]:
-        """Enqueue one task; await the result as that of `EnqueueBatcher.enqueue`."""
+        """Enqueue one task; await the return value, as with `EnqueueBatcher.enqueue`."""
         call: asyncio.Future[EnqueueResult | None] = asyncio.get_running_loop().create_future()
         self._waiting.append((composed, call))
         if self._sending is None:

@@ -39,7 +39,7 @@ _STATES: Final = {state.value: state for state in TaskState}
 
 
 def check_ids(ids: Iterable[str]) -> list[str]:
-    """Check task ids; return them without duplicates, in their first order.
+    """Check task ids; return them without duplicates, in the order of their first occurrence.
 
     Raises:
         InvalidOptionError: for a string instead of several ids, and for an id that is not a string.

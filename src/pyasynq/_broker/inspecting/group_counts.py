@@ -77,7 +77,7 @@ class GroupCounts:
         return GroupCount(round(average * groups), current.at)
 
     def forget(self, queue: str) -> None:
-        """Delete the stored count of a queue's groups: the queue has few groups now."""
+        """Delete the stored count of a queue that has few groups now: these are counted in one call."""
         self._passes.pop(queue, None)
         self._complete.pop(queue, None)
 
@@ -91,7 +91,7 @@ def read_page(queue: str, cursor: bytes, page_size: int = _PAGE_SIZE) -> Plan[tu
 
 
 def list_group_page(queue: str, cursor: str, page_size: int) -> Plan[GroupPage]:
-    """Return a page of groups, and how many there are.
+    """Return a page of the groups of a queue, and their total number.
 
     Raises:
         InvalidOptionError: for a cursor that is not a 64-bit number, and for an invalid page size.

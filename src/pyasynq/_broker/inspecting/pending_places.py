@@ -27,7 +27,7 @@ MOST_WALKED: Final = 600_000
 _EACH: Final = 3_000
 """Cost of handling one task, in ids that Redis could walk through in the same time."""
 _FEW: Final = 20
-"""Number of tasks below which ordering them by place is not worth it."""
+"""Number of tasks below which sorting them by position is not worth it."""
 PLACE_ATTEMPTS: Final = 3
 """Number of reads of a list to locate tasks; after these, Redis walks the list once for each task."""
 

@@ -90,7 +90,7 @@ def request_of_server(
 
 
 def refresh_request(result: ServerRequestResult, *, now: Instant | None) -> Plan[ServerRequestResult]:
-    """Return the current state of a request to a server, such as to stop."""
+    """Return the current state of a request to a server, such as a request to stop."""
     record = yield from _find_record(result.server_id, now)
     if record is None:
         return replace(result, status=RequestStatus.ENDED)

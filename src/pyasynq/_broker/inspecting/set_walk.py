@@ -30,7 +30,7 @@ _START: Final = ScorePlace("", "")
 
 
 class _GroupPlace(NamedTuple):
-    """A place in the groups of a queue.
+    """A position in a walk through the groups of a queue.
 
     Attributes:
         page: the cursor of the page of names; None if all names are read and sorted.

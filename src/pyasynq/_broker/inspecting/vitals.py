@@ -150,7 +150,7 @@ def count_poison(queue: str, *, scan: int, most: int) -> Plan[int]:
 
 
 def _is_poison(message: bytes) -> bool:
-    """Return whether the error of a message is a poison error; its payload may contain the same text."""
+    """Return whether the error of a message is a poison error. Redis only found its text somewhere in it."""
     try:
         return is_poison_error(decode_task_message(message).error_msg)
     except UndecodableMessageError:
@@ -204,7 +204,7 @@ def _parse_count(text: str) -> int:
 
 
 def _read_replica(text: str) -> tuple[str, int | None]:
-    """Return address and lag in `ip=10.0.0.2,port=6379,state=online,offset=9,lag=1`."""
+    """Return address and lag of a replica in INFO: `ip=10.0.0.2,port=6379,state=online,offset=9,lag=1`."""
     parts = dict(part.partition("=")[::2] for part in text.split(","))
     lag = parts.get("lag", "")
     is_online = parts.get("state") == "online" and lag.isascii() and lag.isdigit()

@@ -34,13 +34,13 @@ def write_api_key(key_id: str, expected: bytes, record: bytes) -> Plan[int]:
 
 
 def read_api_key(key_id: str) -> Plan[bytes | None]:
-    """Return the record of a key; None if there is none."""
+    """Return the record of an API key; None if the key does not exist."""
     record: bytes | None = yield CommandCall(("HGET", API_KEYS_KEY, key_id), API_KEYS_KEY, Replay.SAFE)
     return record
 
 
 def read_api_keys() -> Plan[dict[str, bytes]]:
-    """Return the record of each key, by id, in parts of 100: one reply of all would take long."""
+    """Return the record of each API key, by id; read 100 at a time, so that no reply takes long."""
     names = yield CommandCall(("HKEYS", API_KEYS_KEY), API_KEYS_KEY, Replay.SAFE)
     found: dict[str, bytes] = {}
     for first in range(0, len(names), _AT_ONCE):

@@ -62,7 +62,7 @@ def write_refusal(entry: bytes, who: str) -> Plan[int]:
 
 
 def read_audit(before: str, count: int) -> Plan[list[Written]]:
-    """Return up to `count` entries of the audit, newest first, older than a position."""
+    """Return up to `count` entries of the audit that are older than a position, newest first."""
     replies = yield from _read(AUDIT_KEY, before, count)
     return [
         Written(position.decode(), fields[3])

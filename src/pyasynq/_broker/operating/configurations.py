@@ -29,7 +29,7 @@ _VERSION_SECONDS: Final = 400 * 86_400
 
 
 class ConfigurationChange(NamedTuple):
-    """Result of a compare-and-set.
+    """Result of changing the configuration of a task type (compare-and-set).
 
     Attributes:
         outcome: `stored`; `other` if the type has another version; `full` if the store is full.

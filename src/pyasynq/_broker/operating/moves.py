@@ -113,7 +113,7 @@ def release_step(step: ActStep, target: str, fates: Mapping[str, str]) -> Plan[S
 
 
 def forget_taken(operation: str, source: str, ids: Sequence[str]) -> Plan[None]:
-    """Delete the notes that tasks were removed from their source queue: their copies have been released."""
+    """Delete the records that tasks were removed from their source queue; their copies are released."""
     ledger = queue_keys(source).step(operation)
     yield CommandCall(("HDEL", ledger, *(_TAKEN + task_id for task_id in ids)), ledger, Replay.SAFE)
 
@@ -156,7 +156,7 @@ def _read_lock(lock: str, task_id: str) -> Plan[str]:
 def _hold_arguments(
     operation: str, task_id: str, seen: _Seen, keys: QueueKeys, others: QueueKeys
 ) -> tuple[Argument, ...] | None:
-    """Return the arguments of `operate/hold`, with the task as it will be; None if it is undecodable."""
+    """Return the arguments of the script `operate/hold`, for a copy of the task; None if undecodable."""
     try:
         message = decode_task_message(seen.fields[b"msg"])
     except UndecodableMessageError:

@@ -18,7 +18,7 @@ _AT_ONCE: Final = 100
 
 
 def read_views() -> Plan[dict[str, bytes]]:
-    """Return the JSON of each view, by id, in parts of 100: one reply of all would take long."""
+    """Return the JSON of each saved view, by id; read 100 at a time, so that no reply takes long."""
     names = yield CommandCall(("HKEYS", VIEWS_KEY), VIEWS_KEY, Replay.SAFE)
     found: dict[str, bytes] = {}
     for first in range(0, len(names), _AT_ONCE):

@@ -21,7 +21,7 @@ _MOST_READ: Final = 8_000_000
 
 
 class ListedLease(NamedTuple):
-    """The lease of an entry.
+    """The lease of an entry in a worker list.
 
     Attributes:
         entry_token: token of the entry.

@@ -57,7 +57,7 @@ def check_task(queue: str, task_id: str, *, briefly: bool, clock: Clock) -> Plan
 
 
 def classify_missing(retention: float | None, unseen: float) -> TaskEnd:
-    """Return how a task ended that does not exist any more.
+    """Return the outcome of a task that does not exist any more.
 
     Args:
         retention: seconds for which it is kept after success; None if unknown.
