@@ -21,14 +21,15 @@ _SMALLEST_STEP: Final = 20
 _TARGET: Final = 0.0045
 """Target duration of a step in seconds; no single step may block other clients for more than 10 ms."""
 _SAMPLES: Final = 5
-"""Number of recent steps, the fastest of which is the estimate: delays only make a step slower."""
+"""Number of recent steps in the estimate, which takes the fastest one: delays only make a step slower."""
 
 
 class StepPace:
     """Adaptive size of an operation's steps, from the time that Redis takes for a task.
 
     The duration of a step is Redis' work, a network round trip, and delays by other programs.
-    The estimate is the fastest recent step without the fastest round trip, for one task.
+    The estimate is in seconds per task: the duration of the fastest recent step, without the shortest round
+    trip, divided by the number of tasks in that step.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class StepPace:
         self._trips: deque[float] = deque(maxlen=_SAMPLES)
 
     def next_size(self, size: int, seconds: float, trip: float) -> int:
-        """Record the time of a step; return the number of tasks of the next one.
+        """Record the duration of a step; return the number of tasks that the next step is to have.
 
         Args:
             size: number of tasks in the last step.
@@ -56,7 +57,7 @@ def due_times(
 ) -> list[tuple[str, int]]:
     """Return the due time of each task in Unix seconds, spread evenly.
 
-    `position` is the place of the first of the `ids` among the operation's `total` tasks.
+    `position` is the index, from 0, of the first of the `ids` among the operation's `total` tasks.
     """
     first = parse_instant("process_at", options.process_at).ceiling
     distance = options.spread.total_seconds() / max(1, total)

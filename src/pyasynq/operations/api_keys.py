@@ -123,7 +123,7 @@ class IssuedApiKey:
 
     key: ApiKey
     text: str = field(repr=False)
-    """The key as programs send it. Its secret is stored nowhere else: keep it now."""
+    """Text of the key, as programs send it. Redis keeps only a hash of its secret, so show the text now."""
 
 
 def make_api_key(
@@ -159,7 +159,10 @@ def make_api_key(
 
 
 def issue_secret(key: ApiKey, *, overlap: timedelta | None, now: datetime) -> IssuedApiKey:
-    """Return a key with a new secret (rotation); the former one stays valid for `overlap`, None ends it."""
+    """Return a key with a new secret (rotation).
+
+    The former secret stays valid for `overlap`; if `overlap` is None, it ends at once.
+    """
     secret = secrets.token_hex(_SECRET_BYTES)
     now = now.replace(microsecond=0)
     former = []
@@ -182,7 +185,7 @@ def split_key_text(text: str) -> tuple[str, str] | None:
 
 
 def encode_api_key(key: ApiKey) -> bytes:
-    """Return a key as JSON; its id is the field's name."""
+    """Return a key as JSON, without its id, which is the name of its hash field in Redis."""
     facts: dict[str, Any] = {
         "name": key.name,
         "scopes": key.scopes,

@@ -32,7 +32,7 @@ def find_attention(
     """Return the findings that need attention, the most severe first.
 
     Args:
-        snapshot: the newest one.
+        snapshot: the newest snapshot.
         earlier: a snapshot from up to ten minutes before; without one, lost servers are not noticed.
         snoozes: snoozes that have not ended.
         thresholds: thresholds of the detectors.
@@ -58,7 +58,7 @@ def find_attention(
 
 
 def _count_above(findings: Iterable[AttentionFinding], severity: int) -> int:
-    """Return the number of findings that are more severe."""
+    """Return the number of findings that are more severe than `severity`."""
     return sum(finding.severity > severity for finding in findings)
 
 

@@ -55,14 +55,14 @@ class AuditEntry:
     queues: tuple[str, ...] = ()
     """Queues that the action concerns; empty for none, or for all."""
     details: Mapping[str, str] = field(default_factory=dict)
-    """Arguments as text, without secrets; for bytes only their number."""
+    """Arguments as text, without secrets; of an argument that is bytes, only the length."""
     reason: str = ""
     outcome: str = OUTCOME_STARTED
     """`started`, `done`, `failed` or `refused`. A change that stays `started` was interrupted."""
     error: str = ""
     """Reason why the call failed or was refused; empty if it did not."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Numbers of the result, such as tasks done and refused."""
+    """Counts from the result, such as the number of tasks done and of tasks refused."""
     before: str = ""
     """Values before an edit, without secrets."""
     after: str = ""
@@ -160,7 +160,7 @@ def begin_entry(
     concerns: tuple[str, ...] = (),
     now: datetime,
 ) -> AuditEntry:
-    """Return the entry that announces a call that concerns the queues in its arguments, or `concerns`."""
+    """Return the entry that announces a call: its queues are those in the arguments, else `concerns`."""
     named = arguments.get("queue") or arguments.get("queues") or concerns
     queues = (named,) if isinstance(named, str) else tuple(named)
     flat = {**arguments, **arguments.get("limits", {})}
@@ -299,7 +299,7 @@ def _describe(value: Any, redactor: Redactor) -> str:
 
 
 def _describe_options(options: OperationOptions, redactor: Redactor) -> str:
-    """Return the options that were given, headers without the values of secret ones."""
+    """Return the options that differ from the defaults, as text; secret headers are redacted."""
     given = {one.name: getattr(options, one.name) for one in fields(options)}
     given["headers"] = redactor.headers(options.headers)
     return ", ".join(f"{name}={value}" for name, value in given.items() if value != getattr(_DEFAULT, name))

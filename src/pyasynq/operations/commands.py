@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .shown import Shown
 
 REPORTED_OUTPUT: Final = 3_000
-"""Maximum number of last bytes of each output stream in a report."""
+"""Number of bytes in a report of each output stream: at most its last 3,000."""
 COMMAND_STATES: Final = ("running", "done", "retried", "archived", "snoozed", "stopped", "lost")
 """States of a command; `lost` means that its instance stopped reporting before the command ended."""
 _LOST_SECONDS: Final = 150
@@ -48,7 +48,7 @@ class HostedCommand:
         ended: when it ended; None while it runs.
         end: how it ended, such as `exit code 3`; empty while it runs.
         reason: error of the attempt; empty if the attempt has not failed.
-        cpu: seconds of CPU of all its processes; None until it has ended.
+        cpu: CPU time of all its processes, in seconds; None until it has ended.
         memory: largest resident set of one of its processes, in bytes; None until it has ended.
         out: the last part of its standard output.
         out_bytes: bytes of its standard output.
@@ -136,7 +136,7 @@ def decode_command(data: bytes) -> HostedCommand | None:
 
 
 def list_commands(reports: Iterable[tuple[int, HostedCommand]], now: float) -> list[HostedCommand]:
-    """Return commands, running ones first, each kind by its start, the newest first.
+    """Return running commands, then ended ones; both are sorted by their start, the newest first.
 
     Args:
         reports: commands, each with the Unix second at which it was reported.
@@ -151,10 +151,10 @@ def list_commands(reports: Iterable[tuple[int, HostedCommand]], now: float) -> l
 
 
 def find_command(commands: Iterable[HostedCommand], command_id: str) -> HostedCommand:
-    """Return the command of an id.
+    """Return the command with this id.
 
     Raises:
-        ReportNotFoundError: there is none.
+        ReportNotFoundError: no command has this id.
     """
     for one in commands:
         if one.id == command_id:
@@ -163,10 +163,10 @@ def find_command(commands: Iterable[HostedCommand], command_id: str) -> HostedCo
 
 
 def require_running(command: HostedCommand) -> None:
-    """Refuse to kill a command that does not run: its task may run again, as another command.
+    """Check that a command still runs, before it is killed. The task of an ended one may run again.
 
     Raises:
-        CommandStateError: it does not run.
+        CommandStateError: the command does not run.
     """
     if command.state != "running":
         raise CommandStateError(command.id, command.state)
@@ -185,11 +185,11 @@ async def report_commands(operator: Operator, instance: str, reports: Sequence[C
 
     Args:
         operator: operator with which the instance reaches Redis.
-        instance: id of the instance; its next report of a place replaces this one.
+        instance: id of the instance; its next report with the same `place` replaces this one.
         reports: state of each command that has changed.
 
     Returns:
-        The number of reports that did not fit.
+        The number of reports that were not stored, because the table of reports in Redis is full.
     """
     named = [(f"{report.place}.{instance}", encode_command(report.command)) for report in reports]
     door = operator._inspector  # noqa: SLF001 - of this package

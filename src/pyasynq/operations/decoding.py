@@ -1,6 +1,6 @@
 """Readers of foreign data: JSON, MessagePack and protobuf become values that can be shown.
 
-Numbers stay as they are written, and objects keep repeated names. Nothing is executed. Data that are nested
+Numbers keep their original text, and objects keep duplicate keys. Nothing is executed. Data that are nested
 too deeply, truncated, or followed by further bytes are rejected.
 """
 
@@ -33,7 +33,7 @@ class Note(str):
 
 
 class Pairs(list[tuple[Any, Any]]):
-    """A decoded JSON object: its names and values in their original order, including repeated names."""
+    """A decoded JSON object: pairs of name and value in their original order, with duplicate names."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ def read_json(text: str) -> Any:
 
 
 def describe_bytes(data: bytes) -> Note:
-    """Return bytes as a note: the first ones in hex, and their number."""
+    """Return a note on bytes: the first bytes in hex, and how many bytes there are."""
     more = f"… {len(data):,} bytes" if len(data) > _LONGEST_BYTES else ""
     return Note(f"h'{data[:_LONGEST_BYTES].hex(' ')}'{more}")
 
@@ -72,7 +72,8 @@ def read_msgpack(data: bytes, found: Callable[[str, int, int, Any], object] | No
 
     Args:
         data: the whole message.
-        found: callback for each name in a map: the name, begin and end of its value, and the value.
+        found: callback for each entry of a map. Its arguments are the name, the begin and end of the value,
+            and the value.
     """
     first = data[:1]
     if not (b"\x80" <= first <= b"\x9f" or first in {b"\xdc", b"\xdd", b"\xde", b"\xdf"}):
@@ -219,7 +220,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _describe_fixed(forms: str, data: bytes) -> Note:
-    """Return eight or four bytes as a number in hex, and as the float that they may be."""
+    """Return a note on a fixed-size value of 4 or 8 bytes: as a hex number, and as a float."""
     whole, real = (struct.unpack(forms[0] + form, data)[0] for form in forms[1:])
     return Note(f"0x{whole:0{2 * len(data)}x} ({real!r} as a float)")
 
@@ -238,5 +239,5 @@ def _guess_bytes(data: bytes, depth: int) -> Any:
 
 
 def is_text(text: str) -> bool:
-    """Return whether text is readable: it has no control characters except line breaks, tabs and escapes."""
+    """Return whether text is readable: of control characters, it has only line breaks, tabs and ESC."""
     return text.isprintable() or not any(letter < " " and letter not in "\t\n\r\x1b" for letter in text)

@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 SLOT_SECONDS: Final = 600
 _SLOTS: Final = 6
-"""Number of slots of ten minutes that a report covers: an hour."""
+"""Number of ten-minute slots in a report, which thus covers an hour."""
 TIME_BOUNDS: Final = tuple(0.001 * 2 ** (step / 2) for step in range(44))
 """Upper bounds of the histogram of durations in seconds: 1 ms to 50 min, each 1.41 times the one before."""
 UNANSWERED: Final = "none"
-"""Class of requests that were not answered; the others are `2xx` and so on."""
+"""Status class of requests without an answer; the other classes are `1xx` to `5xx`."""
 HIDDEN_VALUE: Final = "(hidden)"
-"""Value of a header that is a secret."""
+"""Text that replaces the value of a secret header, and secrets in an answer."""
 _FAILING_SHARE: Final = 0.5
-"""Share of requests without a 2xx answer from which a host counts as failing."""
+"""Minimum share, from 0 to 1, of requests without a 2xx answer for a host to count as failing."""
 _CLASSES: Final = ("1xx", "2xx", "3xx", "4xx", "5xx", UNANSWERED)
 _MOST_TEXT: Final = 300
 _MOST_URL: Final = 500
 _MOST_HEADERS: Final = 30
 MOST_BODY: Final = 2_000
-"""Maximum bytes that are kept of an answer's body."""
+"""Maximum number of bytes that are stored of the body of an answer."""
 _DIGITS: Final = 16
 _LONGEST_HEADERS: Final = 2_500
-"""Maximum characters that are kept of the headers of a request, and of an answer."""
+"""Maximum number of characters, as JSON, that are stored of the headers of a request or an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class FailedExchange:
         task_id: the task's id.
         attempt: number of the attempt.
         at: when the request was sent.
-        seconds: seconds until the answer, or until the timeout.
+        seconds: time until the answer, or until the timeout, in seconds.
         method: method of the request.
         url: URL template of the task type; its placeholders are not filled in.
         headers: headers of the request, without the values of secrets.
@@ -166,7 +166,7 @@ class DeliveryReport:
         slot.times[place] = slot.times.get(place, 0) + 1
 
     def note_throttled(self, seconds: float, now: float) -> None:
-        """Record until when the host is throttled, so that no request is sent."""
+        """Record that the host is throttled for `seconds` from now, so that no request is sent to it."""
         if self.throttled_until < now:
             self.throttled_since = now
         self.throttled_until = max(self.throttled_until, now + seconds)
@@ -194,7 +194,10 @@ def judge_requests(calls: int, good: int, *, is_throttled: bool) -> str:
 
 
 def find_duration(times: Mapping[int, int], share: float) -> float | None:
-    """Return the quantile `share` of durations in seconds, by their histogram; None without requests."""
+    """Return the upper bound, in seconds, of the histogram bucket with the quantile `share` (0 to 1).
+
+    Return None if there are no requests.
+    """
     total = sum(times.values())
     below = 0
     for place in sorted(times):
@@ -205,7 +208,7 @@ def find_duration(times: Mapping[int, int], share: float) -> float | None:
 
 
 def make_delivery_id(host: str, queue: str) -> str:
-    """Return the id of a host and a queue in the names of reports."""
+    """Return the id of a pair of host and queue, by which reports on it are named."""
     return hashlib.sha256(json.dumps([host, queue]).encode()).hexdigest()[:_DIGITS]
 
 
@@ -323,7 +326,7 @@ def _decode_exchange(queue: str, content: Any) -> FailedExchange:
 
 
 def _cut_headers(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the first headers, shortened; JSON writes a character as six at most."""
+    """Return the first headers that fit into a report, with names and values cut to 300 characters."""
     kept, left = [], _LONGEST_HEADERS
     for name, value in headers[:_MOST_HEADERS]:
         one = name[:_MOST_TEXT], value[:_MOST_TEXT]
@@ -357,7 +360,7 @@ def _to_time(seconds: float) -> datetime | None:
 
 
 async def report_deliveries(operator: Operator, instance: str, reports: Sequence[DeliveryReport]) -> int:
-    """Store what an instance of the task service knows of its requests, for an hour.
+    """Store an instance's reports on its requests, for an hour.
 
     This is not a verb of an operator: the service calls it every few seconds, without an audit entry.
 
@@ -367,7 +370,7 @@ async def report_deliveries(operator: Operator, instance: str, reports: Sequence
         reports: reports on each host and queue with new requests.
 
     Returns:
-        The number of reports that did not fit.
+        The number of reports that were not stored, because the table of reports in Redis is full.
     """
     named = [(f"{report.id}.{instance}", encode_delivery_report(report)) for report in reports]
     door = operator._inspector  # noqa: SLF001 - of this package

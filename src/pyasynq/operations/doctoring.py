@@ -20,11 +20,11 @@ class Examination:
 
     findings: tuple[Finding, ...]
     skipped: tuple[str, ...] = ()
-    """Parts that could not be examined, each with the reason."""
+    """Queues and other parts that could not be examined, each with the reason."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of findings and of repairs, for the audit."""
+        """Number of findings and number of repairs, for the audit."""
         repaired = sum(len(finding.repaired) for finding in self.findings)
         return {"findings": len(self.findings), "repaired": repaired}
 
@@ -32,7 +32,7 @@ class Examination:
 async def examine_async(
     target: RedisSource, settings: Mapping[str, Any], repairs: Collection[str] | None = None
 ) -> Examination:
-    """Examine Redis; with `repairs`, repair the findings of these kinds, and return only those.
+    """Examine Redis; with `repairs`, repair the findings of these kinds, and return only these findings.
 
     Args:
         target: where Redis is.

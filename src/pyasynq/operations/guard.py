@@ -68,7 +68,7 @@ class OperatorCall:
         return dict(self._bound.arguments)
 
     def argument(self, name: str) -> Any:
-        """Return an argument; None for one that was not given."""
+        """Return an argument; None if it was not given."""
         return self._bound.arguments.get(name)
 
     @property
@@ -119,7 +119,7 @@ def require_somewhere(access: Access, verb: Verb, needed: tuple[AnyPermission, .
     `needed`, if given, replaces the permissions of the verb.
 
     Raises:
-        PermissionDeniedError: the user has one of them for no queue.
+        PermissionDeniedError: the user lacks one of these permissions for every pattern of queues.
     """
     for permission in needed or verb.needed:
         if not access.may_somewhere(permission):

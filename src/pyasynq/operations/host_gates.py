@@ -20,7 +20,7 @@ class GateAnswer:
     """Answer of the limiter of a host: number of admitted requests, and seconds to wait."""
 
     admitted: int
-    """Number of admitted requests, counted from the first one."""
+    """Number of admitted requests: this many from the beginning of the ids that `enter` was given."""
     throttled: float
     """Seconds until the host may be called, after it has asked for a pause (429 or 503); otherwise 0."""
     wait: float
@@ -56,9 +56,9 @@ class HostGate:
         self._door = operator._inspector  # noqa: SLF001 - of this package
 
     async def enter(self, ids: Sequence[str]) -> GateAnswer:
-        """Admit requests as far as the limits allow: take a token and a slot for each. Their ids are unique.
+        """Admit the first of these requests, as many as the limits allow: each takes a token and a slot.
 
-        The first ones are admitted. An admitted request holds a slot for 30 s; `renew` extends that, and
+        Each request needs a unique id. An admitted request holds a slot for 30 s; `renew` extends that, and
         `release` ends it. If the call is cancelled, slots and tokens may have been taken.
 
         Raises:
@@ -76,7 +76,9 @@ class HostGate:
         return GateAnswer(admitted, throttled / 1e3, wait / 1e6, left)
 
     async def close_for(self, seconds: float) -> float:
-        """Throttle the host: admit no request for some seconds, an hour at most; return the seconds left.
+        """Throttle the host: admit no request for some seconds, an hour at most.
+
+        Return the seconds until requests are admitted again; an earlier, longer throttling stays in force.
 
         Raises:
             RedisError: Redis cannot be reached, or refuses.
@@ -93,7 +95,7 @@ class HostGate:
         return await self._door.run(plans.renew_slots(self.host, ids, self._door.redis_now()))
 
     async def release(self, request_id: str) -> None:
-        """Give the slot of a request back.
+        """Release the slot of a request.
 
         Raises:
             RedisError: Redis cannot be reached, or refuses.

@@ -43,18 +43,18 @@ class ImportReport:
 
     enqueued: int = 0
     existing: int = 0
-    """Number of tasks that existed already, or were imported before."""
+    """Number of tasks that existed already, or that an earlier import enqueued."""
     errors: Mapping[int, PyasynqError] = field(default_factory=dict)
-    """Reason why a task was refused, by its position from 0."""
+    """Reasons why tasks were refused, by the position of the task in the call, from 0."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers for the audit."""
+        """Number of enqueued, existing and refused tasks, for the audit."""
         return {"enqueued": self.enqueued, "existing": self.existing, "refused": len(self.errors)}
 
 
 def count_results(results: Sequence[EnqueueResult]) -> ImportReport:
-    """Return the report of an import.
+    """Count the results of an import; return its report.
 
     Raises:
         PyasynqError: the reply about a task was lost, so that Redis may or may not have it.
@@ -78,7 +78,8 @@ def parse_task_line(line: str) -> tuple[str, Task]:
     and holds no lock.
 
     Raises:
-        InvalidOptionError: a field is missing or invalid; the message names it, and shows no text.
+        InvalidOptionError: a field is missing or invalid. The message names the field, and shows none of its
+            content.
     """
     facts = _parse_object(line)
     for name in facts:

@@ -12,7 +12,7 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def json_tokens(text: str) -> list[tuple[int, int]] | None:
-    """Return where each token of JSON begins and ends; None for anything else."""
+    """Return the begin and end of each token of a JSON object or list; None for any other text."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     spans: list[tuple[int, int]] = []
@@ -44,7 +44,7 @@ def value_end(text: str, spans: list[tuple[int, int]], at: int) -> int:
 
 
 def decode_string(token: str) -> str:
-    """Return the text of a string of JSON, given with its quotes."""
+    """Decode a JSON string token, which includes its quotes; return its text."""
     if "\\" not in token:
         return token[1:-1]
     try:

@@ -26,7 +26,7 @@ class KeyAllowance:
 
 
 async def spend_key_request(operator: Operator, key_id: str, rate: RequestRate) -> KeyAllowance:
-    """Take a token for one request from the bucket of a key, if it has one.
+    """Take a token for one request from the token bucket of an API key, unless the bucket is empty.
 
     This is not a verb of an operator: the service calls it for each request, without an audit entry.
 

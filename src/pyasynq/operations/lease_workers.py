@@ -24,7 +24,7 @@ _PARKED_SECONDS: Final = 75
 _MOST_TASKS: Final = 100
 _MOST_TEXT: Final = 200
 _LONGEST_TASKS: Final = 8_000
-"""Maximum number of characters of queues and ids in a report; the newest tasks are kept."""
+"""Maximum number of characters, as JSON, of the tasks in a report; the newest tasks are kept."""
 _LONGEST_QUEUES: Final = 4_000
 _DIGITS: Final = 16
 
@@ -34,7 +34,7 @@ class LeaseWorker:
     """A worker that leased tasks from the task service within the last 10 minutes.
 
     Attributes:
-        id: derived from key, name, process id and host.
+        id: id of the worker, derived from key, name, process id and host.
         name: as the worker gives it; empty if it gives none.
         language: programming language that the worker reports, such as `php 8.3`.
         version: version of the worker's program or library, as the worker gives it.
@@ -83,7 +83,7 @@ class HeldTask(NamedTuple):
 class LeaseWorkerReport:
     """Report of one instance of the task service about a worker. The instance updates it.
 
-    For a worker that leased through another instance, only the id is known; the texts are empty then.
+    For a worker that leased through another instance, only the id is known; the other strings are empty then.
     """
 
     id: str
@@ -160,8 +160,8 @@ def merge_reports(
     """Return the workers of reports from several instances, by name, host and process.
 
     Args:
-        reports: each with the Unix second at which it was written.
-        leased: ids of the tasks that are leased indeed, by queue; others were settled elsewhere.
+        reports: reports, each with the Unix second at which it was written.
+        leased: ids of the tasks that are leased at present, by queue; all other reported tasks are left out.
         now: the present, in Unix seconds.
     """
     by_worker: dict[str, list[tuple[int, LeaseWorkerReport]]] = {}
@@ -200,7 +200,7 @@ def _merge(
 
 
 def _cut(items: Iterable[Any], most: int, measure: Any) -> list[Any]:
-    """Return the first items that fit into `most` characters together."""
+    """Return the first items, as many as have at most `most` characters together."""
     kept, left = [], most
     for one in items:
         left -= measure(one)
@@ -228,7 +228,7 @@ async def report_lease_workers(
         reports: reports on the workers that have changed.
 
     Returns:
-        The number of reports that did not fit.
+        The number of reports that were not stored, because the table of reports in Redis is full.
     """
     named = [(f"{report.id}.{instance}", encode_report(report)) for report in reports]
     door = operator._inspector  # noqa: SLF001 - of this package

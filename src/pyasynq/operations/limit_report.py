@@ -19,7 +19,7 @@ class LimitReport:
     stored: QueueLimits
     """Limits that `set_queue_limits` has stored."""
     asked: Mapping[str, QueueLimits]
-    """Limits that live servers of the queue ask for, by server id; others are left out."""
+    """Limits that live servers of the queue declare, by server id; servers that declare none are left out."""
     active: int
     """Number of tasks of the queue that run now."""
     pending: int

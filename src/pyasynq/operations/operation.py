@@ -51,7 +51,7 @@ class Act(enum.StrEnum):
     MOVE = "move"
     ENQUEUE_AGAIN = "enqueue_again"
     UNDO = "undo"
-    """Restore the tasks that another operation has deleted."""
+    """Restore the tasks that another operation has deleted (undo)."""
 
 
 PERMISSION_OF_ACT: Final[Mapping[str, Permission]] = {
@@ -79,7 +79,7 @@ STATES_OF_ACT: Final[Mapping[Act, frozenset[TaskState]]] = {
     Act.MOVE: _TIMED | {TaskState.PENDING},
     Act.ENQUEUE_AGAIN: frozenset(TaskState),
 }
-"""States in which a task can be acted on; others are left out and reported."""
+"""States in which a task can be acted on, by act; tasks in other states are left out and reported."""
 
 
 class OperationState(enum.StrEnum):
@@ -106,10 +106,11 @@ class Targets:
     ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Ids of tasks, by queue: at most 10,000, or 200,000 found by a query."""
     query: str = ""
-    """Query that finds the tasks, as `Operator.search`; 200,000 at most.
+    """Query that finds the tasks, in the language of `Operator.search`; it may find at most 200,000 tasks.
 
-    Without `ids`, the tasks are found when the operation is started. With `ids`, only these tasks are meant:
-    an earlier search by the query has found them. A task that no longer matches at its turn is left out.
+    Without `ids`, the query is run when the operation is started. With `ids`, the operation is limited to
+    these tasks, which an earlier search by the query has found. A task that no longer matches the query at
+    its turn is left out.
     """
 
     def __len__(self) -> int:
@@ -117,7 +118,7 @@ class Targets:
 
     @property
     def names(self) -> list[str]:
-        """Ids of the tasks, queue by queue."""
+        """Ids of all tasks in one list, those of each queue together."""
         return [task_id for ids in self.ids.values() for task_id in ids]
 
 
@@ -128,7 +129,7 @@ class Scope(NamedTuple):
         queues: queues of its tasks.
         total: number of its tasks.
         query: query that found the tasks; empty if they were named by ids.
-        undoes: id of the deletion that it undoes; empty for others.
+        undoes: id of the deletion that it undoes; empty if it undoes none.
     """
 
     queues: tuple[str, ...]
@@ -142,14 +143,14 @@ class OperationOptions:
     """Options of all acts; each act ignores the options of other acts."""
 
     process_at: datetime | None = None
-    """Reschedule: new due time of the tasks; with `spread`, of the first one.
+    """Reschedule: new due time of the tasks. With `spread`, the due time of the first task.
 
-    A run with `spread` uses it, too; None is the present then.
+    The act `run` uses it only with `spread`; None means the present then.
     """
     spread: timedelta = timedelta(0)
-    """Reschedule and run: the time over which the tasks become due, at even distances.
+    """Reschedule and run: the period over which the due times of the tasks are spread evenly.
 
-    With it, run is for scheduled, retry and archived tasks only.
+    If it is not 0, the act `run` accepts only scheduled, retry and archived tasks.
     """
     queue: str = ""
     """Move: the queue to move the tasks to, which need not exist yet."""
@@ -164,7 +165,7 @@ class OperationOptions:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Edit: headers to set; other headers stay."""
     rate: float | None = None
-    """Maximum number of tasks a second; None is as fast as Redis allows."""
+    """Rate limit in tasks per second; None means as fast as Redis allows."""
     undo: bool = True
     """Delete: keep the tasks for a day, so that the deletion can be undone."""
 
@@ -185,7 +186,7 @@ class OperationPreview:
     bytes: int
     """Bytes of payloads, results and headers of its tasks."""
     is_exact: bool = True
-    """False if the preview ended before the query had examined all tasks: all numbers are minimums then."""
+    """False if the preview ended before the query had examined all tasks; all counts are then lower bounds."""
     undo: str = ""
     """For a deletion, a sentence: whether and until when it can be undone, and how much memory it frees."""
     can_undo: bool = False
@@ -241,7 +242,7 @@ class OperationInfo:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of processed, skipped and trimmed tasks, for the audit."""
+        """Number of processed, skipped and trimmed tasks, for the audit."""
         return {"total": self.total, "done": self.done, "skipped": self.skipped, "trimmed": self.trimmed}
 
 
@@ -296,7 +297,7 @@ def states_of(act: Act, options: OperationOptions) -> frozenset[TaskState]:
 
 
 def check_confirmation(act: Act, total: int, environment: str, *, reason: str, confirm: int | None) -> None:
-    """Check that the start of an operation has the required reason and number of tasks.
+    """Check that the start of an operation has a reason and a typed number of tasks, if they are required.
 
     Raises:
         InvalidOptionError: a reason or the number of tasks is missing, or the number is wrong.
@@ -328,7 +329,10 @@ def preview_of(
     options: OperationOptions,
     is_exact: bool = True,
 ) -> OperationPreview:
-    """Return the preview of an operation on tasks as they were read; `memory` is used bytes and maximum."""
+    """Return the preview of an operation (dry run) on these tasks.
+
+    `missing` is the number of ids without a task, `memory` the bytes that Redis uses and its `maxmemory`.
+    """
     counts: Counter[tuple[str, str, str]] = Counter()
     left_out = Counter({"missing": missing} if missing else {})
     samples: list[TaskInfo] = []
@@ -365,7 +369,7 @@ def is_undo_possible(size: int, memory: tuple[int, int]) -> bool:
 
 
 def describe_undo(size: int, now: datetime, *, can_undo: bool) -> str:
-    """Return whether a deletion can be undone, and the memory it frees, as a sentence."""
+    """Return a sentence that says whether a deletion can be undone, and how much memory it frees and when."""
     frees = f"{size / 1_000_000:,.1f} MB" if size >= 100_000 else f"{size / 1_000:,.1f} KB"
     if not can_undo:
         return f"cannot be undone, frees {frees} at once"

@@ -29,8 +29,8 @@ class Detector(NamedTuple):
     """A detector, with the highest severity that its findings can have.
 
     Attributes:
-        detect: finds the problems of a snapshot; an earlier one may be missing.
-        most_severe: from 1 to 5.
+        detect: function that finds the problems of a snapshot; the earlier snapshot is None if there is none.
+        most_severe: highest severity of its findings, from 1 to 5.
     """
 
     detect: Detect

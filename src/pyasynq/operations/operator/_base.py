@@ -1,7 +1,7 @@
 """The mechanism below all methods of `Operator`: permission, call, redaction, audit, in this order.
 
-A class that derives from `OperatorBase` has each of its public methods wrapped when the class is made, so
-that no method can forget a check. A method without a row in `pyasynq.operations.verbs` is an error then.
+Each public method of a subclass of `OperatorBase` is wrapped when the class is defined, so that no method can
+omit a check. If a method has no row in `pyasynq.operations.verbs`, the definition raises `TypeError`.
 """
 
 from __future__ import annotations
@@ -111,14 +111,14 @@ class OperatorBase:
 
     @property
     def access(self) -> Access:
-        """Rights of the user through this operator; for menus and buttons, never instead of the check."""
+        """Permissions of the user through this operator, to show or hide buttons; calls are still checked."""
         return self._access
 
     @property
     def audit_is_in_log_only(self) -> bool:
         """Whether the Redis user may not write the audit, so that it goes to the log `pyasynq.audit` alone.
 
-        False until the first entry was refused.
+        It is False until Redis has refused the first entry.
         """
         return self._recorder.is_in_log_only
 
@@ -205,7 +205,7 @@ class OperatorBase:
         return result
 
     async def _note_stream(self, call: OperatorCall, items: Any) -> AsyncIterator[Any]:
-        """Yield the items of a stream; write an audit entry before, and the number of items after it."""
+        """Yield the items of a stream; write an audit entry before, and the number of items afterwards."""
         began = time.monotonic()
         entry = self._begin_entry(call)
         position = await self._recorder.begin(entry)

@@ -61,7 +61,7 @@ class OperationRunner:
         doors: the connections.
         operation: id of the operation.
         redactor: redacts a task before it is tested against the operation's query again.
-        progress: callback after each step.
+        progress: callback that is called after each step with the state of the operation.
     """
 
     def __init__(
@@ -201,7 +201,10 @@ class OperationRunner:
         return StepTasks(queue, ids, state)
 
     async def _place(self, chunk: StepTasks, failures: int) -> StepTasks:
-        """Find the list positions of pending tasks; return the part of a step that one call can remove."""
+        """Find the positions of pending tasks in their list; return the tasks that one call can remove.
+
+        These are the first tasks of the step, as many as fit.
+        """
         queue, ids, *_ = chunk
         left = {task_id for name, task_id, _ in self._tasks[self._position :] if name == queue}
         self._placed, self._places = queue, await self._door.run(find_places(queue, left))
@@ -271,7 +274,7 @@ class OperationRunner:
         return {task.id for task in found if query.matches(task, self._facts)}
 
     def _count(self, queue: str, ids: Sequence[str], stepped: Stepped) -> None:
-        """Add the results of a step to the totals; a repeated step counts the tasks of its first run."""
+        """Add the results of a step to the totals; a repeated step adds the results of its first run."""
         self._done += stepped.done
         # The ledger of an unrecorded step counts the tasks that no longer matched, but does not name them.
         untold = self._unnoted and self._act is not Act.UNDO

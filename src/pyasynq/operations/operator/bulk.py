@@ -84,17 +84,17 @@ class BulkOperator(OperatorBase):
         """Enqueue tasks with ids of their own, each at most once; return the outcome.
 
         After an error the same call may be made again: tasks that arrived before are counted as existing,
-        also if they have ended meanwhile.
+        even if they have ended meanwhile.
 
         Args:
             queue: the queue, which need not exist yet.
-            tasks: as `parse_task_line` reads them, or others with a `task_id`.
+            tasks: tasks that `parse_task_line` has read, or other tasks with a `task_id`.
             once_for: time for which the ids are remembered, to skip duplicates.
             reason: why, for the audit.
 
         Raises:
             InvalidOptionError: a task has no `task_id`, or contains the mask of a redacted secret.
-            RedisError: Redis cannot be reached; some of the tasks may be there.
+            RedisError: Redis cannot be reached; some of the tasks may have been enqueued.
         """
         from pyasynq.operations.importing import count_results  # noqa: PLC0415 - most calls need none
 

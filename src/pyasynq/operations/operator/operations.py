@@ -215,7 +215,7 @@ class OperationOperator(SearchOperator):
 
         Raises:
             OperationNotFoundError: there is no such operation.
-            InvalidOptionError: it has not ended, or has deleted nothing that can be put back.
+            InvalidOptionError: the operation has not ended, or has deleted nothing that can be put back.
         """
         undone = await self._inspector.operation(operation_id)
         if not undone.has_ended:
@@ -280,7 +280,7 @@ class OperationOperator(SearchOperator):
     async def _find_tasks(
         self, act: Act, targets: Targets, options: OperationOptions
     ) -> list[tuple[str, str, str]]:
-        """Return queue, id and state of the tasks of an operation; an empty state is any."""
+        """Return queue, id and state of each task of an operation; an empty state stands for any state."""
         from pyasynq.operations.selection import Budget  # noqa: PLC0415 - most calls need none
 
         if targets.ids:
@@ -332,7 +332,7 @@ class OperationOperator(SearchOperator):
         return tasks
 
     async def _pages(self, act: Act, text: str, options: OperationOptions, budget: Budget) -> AsyncSelections:
-        """Yield the tasks that a query finds in queues that the user may change; a move omits its target."""
+        """Yield the tasks that a query finds in queues that the user may change, except a move's target."""
         query = self._parse(text)
         target = options.queue if act is Act.MOVE else ""
         names = await self._inspector.queues()
