@@ -186,7 +186,7 @@ class OperationPreview:
     bytes: int
     """Bytes of payloads, results and headers of its tasks."""
     is_exact: bool = True
-    """False if the preview ended before the query had examined all tasks; all counts are then lower bounds."""
+    """False if the preview ended before the query had examined all tasks: counts are then lower bounds."""
     undo: str = ""
     """For a deletion, a sentence: whether and until when it can be undone, and how much memory it frees."""
     can_undo: bool = False

@@ -1,4 +1,4 @@
-"""Glob patterns of queue names: `*` is any text, `?` any character, everything else itself."""
+"""Glob patterns of queue names: `*` matches any text, `?` one character, all else only itself."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Permission(enum.StrEnum):
 
 
 class ProgramPermission(enum.StrEnum):
-    """A right of programs; users of dashboards get these rights only by name, not by a role."""
+    """A right of programs. The role `admin` has three of these rights; other roles have none."""
 
     WORK_LEASE = "work.lease"
     """Take tasks and settle them."""

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ShowHook: TypeAlias = "Callable[[str, bytes], str | None]"
-"""The user's own presentation: returns text for bytes of a task type, or None for the default one."""
+"""Type of a user's presentation hook: it returns text for bytes of a task type, or None for the default."""
 
 SHOWN_BYTES: Final = 65_536
-"""Number of bytes that are shown of a payload or result; the download has all of them."""
+"""Number of bytes of a payload or result that are shown; a download has all of them."""
 _MOST_NODES: Final = 2_000
 _MOST_CHILDREN: Final = 200
 _LONGEST_STRING: Final = 2_000
@@ -64,7 +64,7 @@ class Presentation:
     form: str
     """Form in which the data are shown: `tree`, `text` or `hex`; `none` if there are no data."""
     forms: tuple[str, ...]
-    """Forms that are possible, the most readable one first."""
+    """Forms in which the data can be shown, the most readable one first."""
     tree: Node | None = None
     text: str = ""
     note: str = ""
@@ -84,9 +84,9 @@ def present(
         data: a payload or result, without its secrets.
         form: `tree`, `text` or `hex`.
         task_type: type of the task, for `show`.
-        show: the user's own presentation, for data that are not withheld. If it fails, the data are shown
-            without it, with a note.
-        redactor: replaces the secrets in the text that `show` returns; the built-in names unless given.
+        show: the user's presentation hook, for data that are not withheld. If it raises, the default
+            presentation is used, with a note.
+        redactor: replaces the secrets in the text that `show` returns; by default, those with built-in names.
     """
     if data is None or data == b"":
         return Presentation("none" if data is None else "0 bytes", "none", ())
@@ -121,7 +121,7 @@ def present(
 
 
 def _show(task_type: str, data: bytes, show: ShowHook | None) -> tuple[str | None, str]:
-    """Return the text of the user's own presentation, and a note if that has failed."""
+    """Return the text of the user's presentation hook, and a note if the hook has failed."""
     if show is None:
         return None, ""
     try:
@@ -132,7 +132,7 @@ def _show(task_type: str, data: bytes, show: ShowHook | None) -> tuple[str | Non
 
 
 def _read(data: bytes) -> tuple[Node | None, str | None, str]:
-    """Return data as a tree and as text, each None if impossible, and a note on the format."""
+    """Return data as a tree and as text, and a note on their format; tree or text is None if impossible."""
     try:
         text: str | None = data.decode()
     except UnicodeDecodeError:
@@ -199,12 +199,12 @@ def _build_tree(value: Any) -> Node | None:
 
 
 def _open(node: Node, size: int) -> Node:
-    """Return the root of a tree, expanded and with the size of the data; a leaf stays as it is."""
+    """Return the root node of a tree, expanded and with the size of the data; return a leaf unchanged."""
     return replace(node, text=f"{node.text}, {bytes_text(size)}", is_open=True) if node.children else node
 
 
 class _Builder:
-    """Builds nodes, as many as a page can show."""
+    """Builder of a tree of nodes, which stops at the number of nodes that a page can show."""
 
     def __init__(self) -> None:
         self._left = _MOST_NODES

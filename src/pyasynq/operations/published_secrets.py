@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pyasynq.task_types import TaskTypeInfo
 
 LIFETIME_SECONDS: Final = 60.0
-"""Seconds for which published names are cached; a newly declared secret field may be shown that long."""
+"""Seconds for which published names are cached; so long, a newly declared secret field may still be shown."""
 
 
 class PublishedSecrets:
-    """Names and paths of secret fields by task type, written by the operator, read by its redactor."""
+    """Cached names and paths of secret fields by task type; an operator updates it, its redactor reads it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -39,16 +39,18 @@ SECRET_NAMES: Final = r"pass|secret|token|api[-_]?key|auth|cookie|card|ssn"  # n
 """Regular expression of the names whose values are secrets; searched anywhere in a name; case is ignored."""
 
 RedactHook: TypeAlias = "Callable[[TaskInfo], TaskInfo | None]"
-"""The user's own redaction: returns the task as it may be shown, or None if nothing is to be changed."""
+"""Type of a user's redaction hook: it returns the task to show, or None if nothing is to be changed."""
 
 _SHORTEST_SECRET: Final = 4
-"""Minimum characters of a secret that is also replaced elsewhere; replacing shorter ones would damage other
-text."""
+"""Minimum length of a secret, in characters, for it to be replaced outside its own field, too.
+
+Shorter strings occur by chance in other text, which redaction would damage.
+"""
 _MOST_SECRETS: Final = 100
 _MOST_BINARY: Final = 65_536
 """Maximum bytes of MessagePack in which single secrets are replaced; longer data are withheld."""
 _PACKED_MASK: Final = bytes([0xA0 + len(MASK)]) + MASK.encode()
-"""The mask as a text of MessagePack."""
+"""The mask, encoded as a MessagePack string."""
 _URL_PASSWORD: Final = re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?=@)")
 _CREDENTIALS: Final = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}")
 
@@ -74,10 +76,10 @@ class Redactor:
 
     Args:
         names: regular expression of the names of secrets.
-        hook: the user's own redaction, applied last. If it fails, everything that it could have redacted is
-            withheld.
-        secret_fields: further names and paths of secret fields, by task type. Names are compared whole, in
-            any case. An operator adds what workers have published.
+        hook: the user's redaction hook, applied last. If it raises, all contents that it could have redacted
+            are withheld.
+        secret_fields: further names and paths of secret fields, by task type. A field matches if its whole
+            name is equal, in any case. An operator adds the fields that workers have published.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Redactor:
 
     @property
     def has_hook(self) -> bool:
-        """Whether a user's hook redacts too, so that secrets may be replaced by other texts than `MASK`."""
+        """Whether there is a user's hook, which may replace secrets by other texts than `MASK`."""
         return self._hook is not None
 
     def with_secret_fields(self, secret_fields: SecretFields) -> Redactor:
@@ -138,11 +140,11 @@ class Redactor:
         return secret_names(self._pattern, tuple(published))
 
     def data(self, data: bytes, task_type: str = "") -> bytes:
-        """Return a payload without its secrets. JSON stays JSON, byte for byte except for them."""
+        """Return a payload without its secrets. In JSON, all bytes other than the secrets stay unchanged."""
         return self._redact_data(data, self._names_of(task_type), [])
 
     def text(self, text: str, task_type: str = "") -> str:
-        """Return text, such as an error, without what looks like the value of a secret."""
+        """Return text, such as an error, without the parts that look like secrets, such as `password=...`."""
         return self._redact_text(text, self._names_of(task_type), ())
 
     def headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
@@ -150,7 +152,7 @@ class Redactor:
         return self._redact_headers(headers, self._names_of(""), [])
 
     def exchange(self, exchange: FailedExchange) -> FailedExchange:
-        """Return a request and its answer without secrets, even if the answer repeats one of the request."""
+        """Return a request and its answer without secrets, also where the answer repeats those of the request."""
         named, secrets = self._names_of(exchange.queue), list[str]()
         headers = self._redact_headers(dict(exchange.headers), named, secrets)
         answer_headers = self._redact_headers(dict(exchange.answer_headers), named, secrets)
@@ -176,7 +178,7 @@ class Redactor:
         return (self._redact_text(text, named, known) if redacted is None else redacted).encode()
 
     def _redact_binary(self, data: bytes, named: SecretNames, secrets: list[str]) -> bytes:
-        """Return MessagePack without its secrets; withhold other data with the name or value of a secret."""
+        """Return MessagePack without its secrets; withhold data in other formats if they contain a secret."""
         if not _is_suspect(data, named, secrets):
             return data
         found: list[_Secret] = []
@@ -208,7 +210,7 @@ class Redactor:
     ) -> str | None:
         """Return JSON without its secrets, and collect them in `secrets`; None for text that is not JSON.
 
-        `known` secrets, of other parts of the task, are replaced too.
+        `known` are secrets from other parts of the task, which are replaced too.
         """
         spans = json_tokens(text)
         if spans is None:
@@ -242,7 +244,7 @@ class Redactor:
     def _redact_token(
         self, token: str, named: SecretNames, secrets: list[str], known: Collection[str]
     ) -> str | None:
-        """Return the replacement of an unnamed JSON value; None if the value is not a secret."""
+        """Return the replacement of a JSON value that has no name; None if the value is not a secret."""
         if token[0] == '"':
             return self._redact_string(decode_string(token), named, secrets, known)
         return f'"{MASK}"' if token in known else None
@@ -301,7 +303,7 @@ def _withhold(task: TaskInfo) -> TaskInfo:
 
 
 def _note(value: str, secrets: list[str]) -> None:
-    """Collect the strings and numbers of a secret value, to redact them in errors and results too."""
+    """Collect the strings and numbers of a secret JSON value, to redact them in errors and results too."""
     for found in TOKEN.finditer(value):
         token = found[0]
         secret = decode_string(token) if token[0] == '"' else token
@@ -312,7 +314,7 @@ def _note(value: str, secrets: list[str]) -> None:
 
 
 def _note_value(value: Any, secrets: list[str]) -> None:
-    """Collect the texts and numbers of a secret value of MessagePack."""
+    """Collect the strings and numbers of a secret MessagePack value."""
     if isinstance(value, Pairs):
         value = [one for _, one in value]
     if isinstance(value, list):
@@ -340,6 +342,6 @@ def check_not_redacted(name: str, data: bytes) -> None:
 
 
 def check_headers_not_redacted(headers: object) -> None:
-    """Raise `InvalidOptionError` for headers a value of which contains the mask."""
+    """Raise `InvalidOptionError` if the value of a header contains the mask."""
     for value in headers.values() if isinstance(headers, Mapping) else ():
         check_not_redacted("headers", str(value).encode("utf-8", "replace"))

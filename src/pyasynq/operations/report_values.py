@@ -36,7 +36,7 @@ def to_seconds(value: Any) -> float:
 
     Raises:
         TypeError: it is not a number.
-        ValueError: it is not a time; OverflowError and OSError likewise.
+        ValueError: no `datetime` can represent it; OverflowError and OSError mean the same.
     """
     seconds = to_float(value)
     datetime.fromtimestamp(seconds, UTC)
@@ -49,10 +49,10 @@ def read_report_time(value: Any) -> datetime:
 
 
 def from_base64(value: Any) -> bytes:
-    """Return the bytes of a text in Base64.
+    """Return the bytes that a Base64 string encodes.
 
     Raises:
-        TypeError: it is not a text.
+        TypeError: it is not a string.
         ValueError: it is not Base64.
     """
     return base64.b64decode(check_kind(value, str), validate=True)

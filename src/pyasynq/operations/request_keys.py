@@ -1,4 +1,4 @@
-"""Idempotency keys: within a day, a user's request with a key enqueues one task, however often it is sent."""
+"""Idempotency keys: a user's request enqueues one task, even if it is sent again within a day."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def name_by_key(user: str, key: str) -> str:
 
 
 def options_of_key(key: str, user: str, content: bytes, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that enqueue a key's task only once: its id, and a fingerprint of the request.
+    """Return options for a task that a key enqueues only once: its id, and a fingerprint of the request.
 
     Args:
         key: key of the request.
@@ -45,7 +45,7 @@ def options_of_key(key: str, user: str, content: bytes, options: Mapping[str, An
 
 
 def has_other_content(headers: Mapping[str, str], info: TaskInfo) -> bool:
-    """Return whether a key enqueued a task before, for another request than the one with `headers`."""
+    """Return whether a key has enqueued a task for another request, by the fingerprint in `headers`."""
     wanted, found = headers.get(FINGERPRINT_HEADER), info.headers.get(FINGERPRINT_HEADER)
     return bool(info.enqueue_status is EnqueueStatus.EXISTING and wanted and found and wanted != found)
 

@@ -11,7 +11,7 @@ from pyasynq.errors import InvalidOptionError
 from pyasynq.limits import check_rate
 
 LONGEST_FILL: Final = 31 * 86_400
-"""Maximum seconds until an empty bucket is full again: a longer burst is a quota, not a rate."""
+"""Maximum seconds until an empty bucket is full again; a rate with a larger burst is refused."""
 _LONGEST_TEXT: Final = 40
 
 
@@ -30,7 +30,7 @@ class RequestRate:
 
     @property
     def window(self) -> tuple[int, int]:
-        """Quota (requests, at least the burst) and window (whole seconds) for rate limit headers."""
+        """Quota (requests, at least the burst) and window (whole seconds), for the rate limit headers."""
         quota, seconds = self.requests, self.period
         if self.burst > quota:
             quota, seconds = self.burst, self.burst * self.period / self.requests
@@ -39,7 +39,7 @@ class RequestRate:
 
 
 def parse_request_rate(option: str, text: object) -> RequestRate:
-    """Return the rate that a text means, such as `50/s`, `100/m` or `50/s+10`.
+    """Parse a rate, such as `50/s`, `100/m` or `50/s+10`.
 
     Raises:
         InvalidOptionError: for anything else.

@@ -15,7 +15,7 @@ _SLOT_SECONDS: Final = 0.005
 
 
 class SearchSlots:
-    """A counting semaphore for searches of all threads and event loops of this process."""
+    """Counting semaphore for the searches of all threads and event loops of this process."""
 
     def __init__(self, slots: int) -> None:
         self._slots = threading.BoundedSemaphore(slots)

@@ -1,7 +1,7 @@
 """Names of secret fields: names that match a pattern, and fields that workers have published by task type.
 
-A published field is a name, which is secret at any depth, or a path such as `card.number` or `keys[].value`,
-in which `[]` is any element of a list or any member of an object.
+A published field is a name, which is secret at any depth, or a path such as `card.number` or `keys[].value`.
+In a path, `[]` is any element of a list or any member of an object.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 Paths: TypeAlias = "frozenset[tuple[str, ...]]"
-"""Rest of each path to a secret below a place in JSON; an empty path means that the place is secret."""
+"""Remaining steps of the path to each secret below a JSON value; an empty path means that value itself."""
 
 SecretFields: TypeAlias = "Callable[[str], Iterable[str]]"
 """Names and paths of the secret fields of a task type, such as those that its worker has published."""
@@ -100,7 +100,7 @@ class PathWalk:
 
     @property
     def is_secret(self) -> bool:
-        """Whether the next value is a secret."""
+        """Whether a path of a secret field ends at the next value."""
         return () in self._below
 
     def enter(self, name: str) -> None:
@@ -118,7 +118,7 @@ class PathWalk:
 
 
 def _step_into(paths: Paths, name: str | None) -> Paths:
-    """Return the remaining paths below a member of an object, or with None below an element of a list."""
+    """Return the remaining paths below a member of an object, or below a list element if `name` is None."""
     if not paths:
         return paths
     steps = {ANY} if name is None else {ANY, name.lower()}

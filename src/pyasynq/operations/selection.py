@@ -65,7 +65,7 @@ class Selection:
     facets: Facets
     """Counts of the matches of this call so far, by field value; earlier calls are not included."""
     is_last: bool
-    """Whether the search has ended: enough matches, budget spent, or all positions examined."""
+    """Whether the search has ended: it has found enough matches, spent its budget, or examined everything."""
 
     def __str__(self) -> str:
         """Return the progress as text, such as `37 matches in 180,000 of 1,000,000 looked at: go on`."""
@@ -102,13 +102,13 @@ class SelectionCursor:
         return encode_cursor(list_tag("select", query), values)
 
     def order(self, states: Sequence[TaskState]) -> tuple[int, str, str]:
-        """Return the sort key of the collection: its place in the order of these states."""
+        """Return the sort key of the collection: its state's position in `states`, then queue and group."""
         return states.index(TaskState(self.state)) if self.state else -1, self.queue, self.group
 
 
 @dataclass(slots=True)
 class SearchProgress:
-    """The counts of one search; written by the selector that runs it."""
+    """Counts of one search, which the selector that runs it updates."""
 
     place: SelectionCursor
     limit: int
@@ -129,7 +129,7 @@ class SearchProgress:
 
     @property
     def wanted(self) -> int:
-        """Number of matches that are still wanted."""
+        """Number of matches that the search has still to find before it reaches its limit."""
         return self.limit - self.found
 
     @property
@@ -139,7 +139,7 @@ class SearchProgress:
 
     @property
     def is_over(self) -> bool:
-        """Whether enough was found, or the budget is spent."""
+        """Whether the limit of matches is reached, or the budget is spent."""
         return (
             self.found >= self.limit
             or self.looked_at >= self.budget.positions

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyasynq.info import ServerInfo
 
 TYPED_SERVERS: Final = 10
-"""Number of servers above which the user must type it to confirm a request; in production always."""
+"""Number of servers above which the user must type the number to confirm; in production always."""
 
 
 def choose_servers(
@@ -30,7 +30,7 @@ def choose_servers(
     The version is that of the application or of pyasynq; if both are given, a server must run both.
 
     Raises:
-        InvalidOptionError: neither ids nor a version is given, or `ids` is a single text.
+        InvalidOptionError: neither ids nor a version is given, or `server_ids` is a single string.
         ServerNotFoundError: no live server has one of the ids, or none runs the version.
     """
     if isinstance(server_ids, str | bytes):
@@ -57,7 +57,7 @@ def needs_server_number(total: int, environment: str) -> bool:
 
 
 def check_server_number(total: int, environment: str, confirm: int | None) -> None:
-    """Check that a request to several servers confirms their number, where needed.
+    """Check that the user has confirmed the number of servers of a request, if that is required.
 
     Raises:
         InvalidOptionError: the number is required and missing, or is wrong.

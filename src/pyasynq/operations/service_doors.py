@@ -37,9 +37,9 @@ class ServiceDoor:
         state: one of `DOOR_STATES`.
         opened: when it was opened.
         workers: number of connections that can run a function.
-        clients: number of the other connections.
+        clients: number of connections that cannot run a function.
         running: number of jobs that its workers run.
-        functions: number of connections by the function that they can run.
+        functions: by name of a function, the number of connections that can run it.
     """
 
     id: str
@@ -119,11 +119,11 @@ async def report_doors(operator: Operator, instance: str, reports: Sequence[Serv
 
     Args:
         operator: operator with which the instance reaches Redis.
-        instance: id of the instance; its next report of a door replaces this one.
+        instance: id of the instance; its next report on the same door replaces this one.
         reports: state of each door.
 
     Returns:
-        The number of reports that did not fit.
+        The number of reports that were not stored, because the table of reports in Redis is full.
     """
     named = [(f"{door.protocol}.{instance}", encode_door(door)) for door in reports]
     return await operator._inspector.run(  # noqa: SLF001 - of this package

@@ -1,9 +1,10 @@
 """Filter of results by permission: removes secrets, and everything about queues that the user does not see.
 
-Every result of `Operator` passes through here. Lists, mappings and dataclasses are gone through; a dataclass
-that names a queue in a field `queue` is left out with it. A new result type needs a function of its own only
-if it names queues in another way, or holds texts or bytes of tasks; `@cut_down.register` registers it, here
-or in the module of the type.
+Every result of `Operator` passes through this filter. It visits the items of lists and mappings, and the
+fields of dataclasses. A dataclass whose field `queue` names a hidden queue is left out.
+
+A new result type needs a filter function only if it names queues in another way, or contains strings or
+bytes of tasks. `@cut_down.register` registers the function, here or in the module of the type.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _MOST_QUEUES: Final = 10_000
-"""Largest number of queues for which the answer to `sees` is cached."""
+"""Maximum number of queues for which the result of `sees` is cached."""
 
 
 class _Hidden:
@@ -223,7 +224,7 @@ INFO_FILTERS: Final[dict[str, Callable[[Any, Shown], Any]]] = {
     "TaskEvent": _cut_event,
     "WorkerInfo": _cut_worker,
 }
-"""Filters of classes of `pyasynq.info`, by class name, so that unused classes need not be imported."""
+"""Filters by the name of a class in `pyasynq.info`; names, so that unused classes are not imported."""
 
 
 def _find_info_filter(kind: type) -> Callable[[Any, Shown], Any] | None:

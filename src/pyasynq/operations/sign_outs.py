@@ -15,14 +15,15 @@ _DIGITS: Final = 32
 
 
 async def record_sign_out(operator: Operator, session_id: str, until: int) -> None:
-    """Record that a session has ended. Redis keeps a digest of its id, with which no one can sign in.
+    """Record that a session has ended. Redis keeps only a digest of its id, which does not allow a sign-in.
 
-    This is not a verb of an operator: users need no permission to sign out, also if nothing may be changed.
+    This is not a verb of an operator: users may sign out without any permission, also while changes are refused.
 
     Args:
         operator: operator with which the dashboard reaches Redis.
-        session_id: id of the session, which no other session has.
-        until: Unix second at which its cookie lapses; the record lapses then too, after a week at most.
+        session_id: unique id of the session.
+        until: Unix second at which its cookie expires. The record expires then, too, or after a week if that
+            is earlier.
 
     Raises:
         RedisError: Redis cannot be reached, or refuses.

@@ -26,9 +26,9 @@ class Activity(NamedTuple):
     """Attempts of one task type in a queue, from the statistics of pyasynq workers.
 
     Attributes:
-        recent: attempts of the last ten minutes.
-        before: attempts of the 110 minutes before these.
-        seconds: time since the first recent minute that has an attempt; 0 if there is none.
+        recent: counts of attempts of the last ten minutes.
+        before: counts of attempts of the 110 minutes before these.
+        seconds: seconds since the first of these ten minutes with an attempt; 0 if there is none.
     """
 
     recent: AttemptCounts = NO_ATTEMPTS
@@ -40,7 +40,7 @@ class PoisonCount(NamedTuple):
     """Poison tasks that were found among the newest archived tasks of a queue.
 
     Attributes:
-        number: how many, at most 100.
+        number: number of poison tasks found, at most 100.
         is_whole: whether all archived tasks were examined, so that the number is exact.
     """
 
@@ -89,7 +89,7 @@ class Snapshot:
 
     at: datetime
     seconds: float
-    """Duration of the sweep in seconds. The next one begins after at least 50 times as long (load limit)."""
+    """Duration of the sweep in seconds. The next sweep begins after at least 50 times this duration."""
     queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Queues that could not be read: the reason by queue name."""

@@ -40,25 +40,25 @@ if TYPE_CHECKING:
 INTERVAL: Final = 2.0
 """Shortest time between two sweeps, in seconds."""
 LOAD_FACTOR: Final = 50
-"""Rest after a sweep as a multiple of its duration: it takes at most 2 % of Redis' time."""
+"""Minimum time until the next sweep, as a multiple of a sweep's duration: at most 2 % of Redis' time."""
 _AT_ONCE: Final = 200
 _GROUPS: Final = 2_000
-"""Maximum number of groups that a sweep examines in all queues; two of a queue show a missing aggregator."""
+"""Number of groups that a sweep examines, shared evenly by all queues; each queue has at least one."""
 _MOST_GROUPS: Final = 50
 """Maximum number of groups that a sweep examines in one queue."""
 _MOST_POISON: Final = 100
 _POISON_SCAN: Final = 1_000
 """Maximum number of archived tasks that a sweep examines in one queue."""
 _CRASHING_POSITIONS: Final = 50_000
-"""Maximum archived tasks that a sweep reads in queues whose statistics count poison tasks: up to 150 ms."""
+"""Maximum number of archived tasks that a sweep reads in queues with counted poison tasks: up to 150 ms."""
 _OTHER_POSITIONS: Final = 10_000
-"""Maximum archived tasks that a sweep reads in queues without counted poison tasks: up to 30 ms."""
+"""Maximum number of archived tasks that a sweep reads in the other queues: up to 30 ms."""
 _KEPT: Final = timedelta(minutes=10)
 _KEPT_GAP: Final = timedelta(minutes=1)
 
 
 class _Archive(NamedTuple):
-    """Signs that the archive of a queue may have changed.
+    """Figures of a queue's archive, which tell that the archive may have changed since the last search.
 
     Attributes:
         size: number of archived tasks.
@@ -148,7 +148,7 @@ class Sweep:
         return snapshot
 
     def _keep(self, last: Snapshot, new: Snapshot) -> None:
-        """Keep one snapshot of each minute for ten minutes, reduced to the servers."""
+        """Keep one snapshot a minute for ten minutes, with nothing but its servers."""
         if not self._earlier or last.at >= self._earlier[-1].at + _KEPT_GAP:
             self._earlier.append(Snapshot(last.at, last.seconds, servers=last.servers))
         while self._earlier and self._earlier[0].at < new.at - _KEPT:
@@ -182,7 +182,7 @@ class Sweep:
         )
 
     async def _read_queues(self, moment: datetime) -> tuple[QueueInfos, _Past]:
-        """Return the queues, with statistics of recent attempts by task type, and numbers of poison tasks."""
+        """Return the counts of all queues, statistics of recent attempts by task type, and poison tasks."""
         infos = await self._door.queue_infos()
         active = [info.queue for info in infos if info.processed_total]
         since = moment - ACTIVITY_SPAN
@@ -191,7 +191,7 @@ class Sweep:
         return infos, _Past(activity, await self._count_poison(infos, activity))
 
     async def _read_signs_and_fleet(self) -> tuple[_Signs, _Fleet]:
-        """Return the signs of trouble in each queue, and what does not belong to one queue."""
+        """Return signs of stuck tasks and ticks by queue; and servers, schedules and the health of Redis."""
         names = await self._door.run(queue_names())
         found = await self._read_vitals(names)
         fleet = await self._read_fleet()
@@ -224,7 +224,7 @@ class Sweep:
         )
 
     async def _wants_durability(self) -> bool:
-        """Return whether a published task type is declared as `durable`; False if they cannot be read."""
+        """Return whether a published task type is declared as `durable`; False if types cannot be read."""
         try:
             return any(one.options.get("durable") for one in await self._door.task_types())
         except (RedisPermissionError, RedisReplyError):
@@ -247,7 +247,7 @@ class Sweep:
         return outcomes
 
     async def _read_ticks(self, names: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
-        """Return the last ticks of schedules by queue; those that cannot be read are left out."""
+        """Return the last ticks of schedules by queue; leave out queues whose ticks cannot be read."""
         found = await self._run_all([inspecting.vitals.read_last_ticks(name) for name in names])
         return {name: one for name, one in zip(names, found, strict=True) if isinstance(one, dict)}
 
@@ -256,8 +256,8 @@ class Sweep:
     ) -> Mapping[str, PoisonCount]:
         """Return the number of poison tasks by queue; search only archives that may have changed.
 
-        Reading messages is the longest part of a sweep. So queues whose statistics count poison tasks are
-        searched first of all, and the others share a smaller number of positions. They are searched as well:
+        Reading messages takes most of a sweep's time, so there is a limit on the archived tasks that it reads.
+        The limit is higher for queues whose statistics count poison tasks. Other queues are searched as well:
         statistics can be switched off, and do not count imported tasks.
         """
         archives = {
@@ -291,7 +291,7 @@ class Sweep:
 
 
 def _share(positions: int, queues: int, most: int) -> int:
-    """Return how many of these positions each queue gets: at least one, and not more than `most`."""
+    """Return the even share of a queue in these positions, at least 1 and at most `most`."""
     return min(most, max(1, positions // max(1, queues)))
 
 

@@ -19,7 +19,7 @@ class TypeConfiguration:
 
     Attributes:
         name: name of the type, and of its queue.
-        version: version number, which increases with each change.
+        version: number of the version, which increases with each change.
         content: the fields of the configuration.
     """
 
@@ -36,7 +36,7 @@ class TypeVersion:
         version: number of the version.
         at: time of the change; None if it is not known.
         by: name of the user who made it; empty if it is not known.
-        reason: why, for the audit.
+        reason: reason for the change, as given by the user.
         content: the fields of the configuration; None for a deletion.
     """
 

@@ -56,7 +56,7 @@ def make_view(
     is_shared: bool,
     now: datetime,
 ) -> SavedView:
-    """Return a view. Raises `InvalidOptionError` for empty or long names, and for too many columns."""
+    """Build a view. Raises `InvalidOptionError` for empty or long names, and for too many columns."""
     _check_text("name", check_name("name", name))
     _check_text("page", check_name("page", page))
     if isinstance(columns, str) or len(columns) > MAX_COLUMNS:
@@ -70,12 +70,12 @@ def make_view(
 
 
 def view_id(owner: str, name: str) -> str:
-    """Return the id of an owner's view: saving it again replaces it."""
+    """Return the id of a view, derived from owner and name: saving a view under the same name replaces it."""
     return hashlib.sha256(f"{owner}\n{name}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def encode_view(view: SavedView) -> bytes:
-    """Return a view as JSON; its id is the field's name."""
+    """Return a view as JSON, without its id, which is the name of its hash field in Redis."""
     facts = {
         "name": view.name,
         "owner": view.owner,

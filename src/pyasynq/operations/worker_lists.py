@@ -27,7 +27,7 @@ class WorkerList:
     methods raise `RedisError` if Redis cannot be reached.
 
     Args:
-        operator: with which the instance reaches Redis.
+        operator: operator with which the instance reaches Redis.
         task_type: name of the type.
         shard: number of the shard.
     """
@@ -37,20 +37,20 @@ class WorkerList:
     shard: int
 
     async def push(self, token: str, entry: bytes, lease: str) -> bool:
-        """Append an entry, which begins with its token, if a worker is free for it; return whether one is.
+        """Append an entry if a worker is free for it; return whether one is. The entry begins with `token`.
 
         `lease` is the lease token of the entry's attempt; Redis keeps it for `find_lease`.
         """
         return await self._run(plans.push_entry(self.task_type, self.shard, token, entry, lease))
 
     async def sweep(self, dead: Sequence[str] = ()) -> plans.ListSweep:
-        """Forget these workers unless they have a heartbeat, and return the state of the shard."""
+        """Remove those of the `dead` workers that have no heartbeat; return the state of the shard."""
         return await self._run(plans.sweep_list(self.task_type, self.shard, dead))
 
     async def read(self) -> tuple[list[bytes], int]:
-        """Return the oldest replies of workers, which stay in the list, and how many others were removed.
+        """Return the oldest replies of workers, and the number of replies that were removed as too long.
 
-        A reply is removed if it is too long.
+        The returned replies stay in the list until `withdraw` removes them.
         """
         return await self._run(plans.read_list_replies(self.task_type, self.shard))
 
@@ -63,7 +63,7 @@ class WorkerList:
         return await self._run(plans.renew_entry_lease(self.task_type, self.shard, token, lease))
 
     async def withdraw(self, token: str, reply: bytes = b"") -> bool:
-        """End an entry, and remove a reply; return whether no worker had taken the entry."""
+        """End an entry, and remove a reply to it; return True if no worker had taken the entry."""
         return await self._run(plans.withdraw_entry(self.task_type, self.shard, token, reply))
 
     async def _run(self, plan: Plan[_T]) -> _T:
@@ -71,7 +71,7 @@ class WorkerList:
 
 
 async def count_listening(operator: Operator, task_type: str, shards: int) -> int:
-    """Return how many live workers (with a heartbeat) the shards of a task type have.
+    """Return the number of live workers (with a heartbeat) of all shards of a task type.
 
     Raises:
         RedisError: Redis cannot be reached.

@@ -108,9 +108,9 @@ class ServerOperator(OperatorBase):
             server_ids: ids of servers; None for all of the version.
             version: version of the application, `ServerInfo.version`.
             engine_version: version of pyasynq, `ServerInfo.engine_version`.
-            confirm: number of the servers; needed for more than 10, and in production.
+            confirm: number of the servers, as the user typed it; needed for more than 10, and in production.
             wait: how long to wait until the servers have ended.
-            reason: why; it is kept in the audit.
+            reason: why, for the audit.
 
         Raises:
             InvalidOptionError: for neither ids nor a version, or another number than `confirm`.
@@ -206,7 +206,7 @@ class ServerOperator(OperatorBase):
         return run
 
     async def replicas(self) -> list[ReplicaState]:
-        """Return the replicas that are read from; none unless the operator reads from replicas."""
+        """Return the replicas that the operator reads from; empty if it reads from primaries only."""
         return await self._inspector.replicas()
 
     async def redis_report(self) -> RedisReport:
@@ -218,7 +218,7 @@ class ServerOperator(OperatorBase):
         return await self._inspector.redis_info()
 
     async def redis_texts(self) -> RedisTexts:
-        """Return the raw replies of Redis about itself, such as INFO."""
+        """Return the unparsed replies of Redis to commands about itself, such as INFO."""
         return await self._inspector.redis_texts()
 
     async def queue_locations(self, queues: Sequence[str] | None = None) -> list[QueueLocation]:
