@@ -152,7 +152,7 @@ class Redactor:
         return self._redact_headers(headers, self._names_of(""), [])
 
     def exchange(self, exchange: FailedExchange) -> FailedExchange:
-        """Return a request and its answer without secrets, also where the answer repeats those of the request."""
+        """Return a request and its answer without secrets, also those that the answer repeats."""
         named, secrets = self._names_of(exchange.queue), list[str]()
         headers = self._redact_headers(dict(exchange.headers), named, secrets)
         answer_headers = self._redact_headers(dict(exchange.answer_headers), named, secrets)

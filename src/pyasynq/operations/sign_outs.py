@@ -17,7 +17,7 @@ _DIGITS: Final = 32
 async def record_sign_out(operator: Operator, session_id: str, until: int) -> None:
     """Record that a session has ended. Redis keeps only a digest of its id, which does not allow a sign-in.
 
-    This is not a verb of an operator: users may sign out without any permission, also while changes are refused.
+    This is not a verb of an operator: signing out needs no permission, and works even if changes are refused.
 
     Args:
         operator: operator with which the dashboard reaches Redis.

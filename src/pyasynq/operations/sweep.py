@@ -256,7 +256,7 @@ class Sweep:
     ) -> Mapping[str, PoisonCount]:
         """Return the number of poison tasks by queue; search only archives that may have changed.
 
-        Reading messages takes most of a sweep's time, so there is a limit on the archived tasks that it reads.
+        Reading messages takes most of a sweep's time, so a sweep reads a limited number of archived tasks.
         The limit is higher for queues whose statistics count poison tasks. Other queues are searched as well:
         statistics can be switched off, and do not count imported tasks.
         """

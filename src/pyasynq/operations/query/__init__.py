@@ -2,8 +2,8 @@
 
     state:retry type:email:* error:timeout failed:<1h -payload.user.test:true
 
-`parse_query` parses a query, `Query.matches` tests it against a task, and `explain` describes it beforehand.
-Everything here is pure: it asks Redis nothing. `pyasynq.operations.select` runs queries.
+`parse_query` parses a query, `Query.matches` tests it against a task, and `explain` estimates its cost.
+This package is pure: it makes no calls to Redis. `pyasynq.operations.select` runs queries.
 A name is imported when it is first used, because most programs run no query.
 """
 

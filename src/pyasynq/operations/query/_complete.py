@@ -1,4 +1,4 @@
-"""Completing a query while it is written."""
+"""Completion (autocomplete) of a query while the user types it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MOST: Final = 20
 """Largest number of completions in one answer."""
 _MOST_KNOWN: Final = 2_000
-"""Largest number of known names that are compared, which bounds the time of an answer."""
+"""Maximum number of known names that are compared with the typed word, which bounds the response time."""
 _PLAIN: Final = re.compile(r'[^\s,()"*\\]+')
 _TOKEN: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"?|[^\s()"])*', re.DOTALL)
 _LEAD: Final = re.compile(r"[\s(]*-?")
@@ -50,9 +50,9 @@ class Completion(NamedTuple):
     Attributes:
         insert: the text that replaces the text between `start` and `end`.
         label: text for a list of completions.
-        detail: its meaning.
-        start: where the replaced text begins, in characters from 0.
-        end: where it ends: the caret.
+        detail: meaning of the completion.
+        start: position where the replaced text begins, in characters from 0.
+        end: position where the replaced text ends, which is the caret.
     """
 
     insert: str
@@ -64,7 +64,7 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Names that can be suggested: from statistics and displayed tasks only, without a search."""
+    """Names that completions suggest. They come from statistics and displayed tasks; no search is made."""
 
     queues: Sequence[str] = ()
     types: Sequence[str] = ()
@@ -97,7 +97,7 @@ def complete(text: str, caret: int, known: Known) -> list[Completion]:
 
 
 def _last_value(values: str) -> int:
-    """Return where the last value of a list begins; commas in quotes separate no values."""
+    """Return the position of the last value in a comma-separated list; commas in quotes do not count."""
     at, is_quoted = 0, False
     for position, character in enumerate(values):
         if character == '"':
@@ -108,7 +108,7 @@ def _last_value(values: str) -> int:
 
 
 def _token_start(before: str) -> int:
-    """Return where the last clause begins, after its minus sign."""
+    """Return the position of the last clause in the text before the caret, behind its minus sign if any."""
     at = 0
     while True:
         lead = _LEAD.match(before, at)
@@ -126,7 +126,7 @@ def _find_field(head: re.Match[str]) -> Field | None:
 
 
 def _fields(token: str, known: Known) -> Iterator[tuple[str, str, str]]:
-    """Yield possible beginnings of a clause: text, label, meaning."""
+    """Yield the fields that a clause can begin with, each as text to insert, label and meaning."""
     for field in FIELDS.values():
         if field.has_path:
             names = known.payload_paths if field.name == "payload." else known.header_names

@@ -28,7 +28,7 @@ class CollectionSize:
     size: int
     """Number of tasks in the collection."""
     positions: int
-    """Number of tasks to examine: all tasks, or the tasks within the range of scores."""
+    """Number of tasks to examine: those within the range of scores, or all tasks if there is no range."""
     is_bounded: bool = False
     """Whether the query limits the collection to a range of scores."""
     is_filtered: bool = False
@@ -47,7 +47,7 @@ class Explanation:
     positions: int
     """Number of positions to examine in all collections."""
     size: int
-    """Number of tasks in these collections."""
+    """Number of all tasks in these collections, examined or not."""
     is_bounded: bool
     """Whether each collection is limited to a range of scores."""
     seconds: float

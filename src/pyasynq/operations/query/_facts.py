@@ -24,7 +24,7 @@ class RunningFacts:
 
 @dataclass(frozen=True, slots=True)
 class MatchFacts:
-    """The present, which ages are measured against, and the records of running tasks."""
+    """The present time, from which ages are measured, and the records of running tasks."""
 
     now: Instant
     running: Mapping[tuple[str, str], RunningFacts] = field(default_factory=dict)

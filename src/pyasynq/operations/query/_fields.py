@@ -221,12 +221,12 @@ WORD: Final = Field(
     "timeout",
     is_private=True,
 )
-"""Field of a bare word in a query, which is searched in several places."""
+"""Field for a bare word in a query (one without a field name), which is searched in several fields."""
 
 PUBLIC_WORD: Final = dataclasses.replace(
     WORD, name="public", meaning="text in the id or type", is_private=False
 )
-"""Field of a bare word for users who may not view payloads."""
+"""Field for a bare word of users who may not view payloads: it is searched in id and type only."""
 
 ELSEWHERE: Final = {
     "enqueued": ("is not stored by Asynq; for pending tasks use `waiting:`", "waiting:>2h"),
@@ -253,4 +253,4 @@ ELSEWHERE: Final = {
     "header": ("takes the name of a header after a dot", "header."),
     "headers": ("is `header.` here, with the name of the header", "header."),
 }
-"""Field names of other task queues: each with a hint for the error, and the nearest valid clause."""
+"""Field names that users of other task queues expect: for each a hint, and the nearest valid clause."""

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from ._facts import MatchFacts, RunningFacts
 
 MAX_JSON_BYTES: Final = 256_000
-"""Largest payload in bytes that is decoded: a search must not hold the event loop for long."""
+"""Maximum size in bytes of a payload that is decoded as JSON, since decoding blocks the event loop."""
 
 MAX_TEXT: Final = 1_000_000
-"""Maximum number of bytes or characters of a value that are searched for a text, for the same reason."""
+"""Maximum bytes or characters of a value in which a text is sought, since that blocks the event loop."""
 
 _MISSING: Final = object()
 
@@ -58,7 +58,7 @@ class Candidate:
 
     @property
     def json(self) -> Any:
-        """The decoded payload; `_NOT_JSON`, which no path matches, if it is not JSON or is too large."""
+        """The decoded payload. If it is not JSON or too large, `_NOT_JSON`, which no path matches."""
         if self._json is _MISSING:
             self._json = decode_json(self.task.payload)
         return self._json

@@ -1,4 +1,4 @@
-"""Reading a query: a recursive descent parser that knows the position of every token.
+"""Recursive descent parser of queries, which records the position of every token.
 
 query   = all { "OR" all }
 all     = part { part }
@@ -282,7 +282,7 @@ class _Reader:
 
 
 def _check_states(node: QueryNode) -> None:
-    """Raise `QueryError` for a tree that matches in no state, at the clause that leaves none."""
+    """Raise `QueryError` if no task state allows all clauses; mark the first clause that leaves no state."""
     states = list(TaskState)
     for part in node.parts if isinstance(node, All) else [node]:
         left = [state for state in states if reduce_to(part, Place(state)) != FALSE]

@@ -41,18 +41,18 @@ _SCORED: Final = {
     # The score is the end of the retention, so the time of completion is at most the score.
     (TaskState.COMPLETED, "completed"): (True, False),
 }
-"""Fields that bound the score of a state's collection, from below and from above."""
+"""Fields that limit the scores of a collection: by state and field, whether from below and from above."""
 _SOURCES: Final[dict[str, Literal["message", "id", "result"]]] = {
     "result": "result",
     "id": "id",
     "": "id",
     "public": "id",
 }
-"""Part of a task in which Redis searches the texts of a field; for other fields, the message."""
+"""Part of a stored task that Redis searches for the text of a field; for all other fields, the message."""
 _NUMBERED: Final = {"max_retry": 5, "retried": 6, "size": 2, "failed": 11, "completed": 13}
 """Protobuf field numbers of the fields of a task's message that Redis tests."""
 _MASK_GROWTH: Final = 8
-"""Largest factor by which masks can lengthen a payload: a name and its secret have two bytes or more."""
+"""Maximum factor by which masks lengthen a payload, as a name and its secret have at least two bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Place:
 
 
 class ScoreBounds(NamedTuple):
-    """Scores between which all matches are, in Unix seconds; None leaves a side open."""
+    """Lowest and highest score that a match can have, in Unix seconds; None for no bound."""
 
     low: int | None
     high: int | None
@@ -126,17 +126,17 @@ def names_of(node: QueryNode, field: str) -> frozenset[str] | None:
 
 
 def scan_filter(node: QueryNode, place: Place, now: Instant, masks: Sequence[str] | None) -> ScanFilter:
-    """Return the bounds of scores and the texts by which Redis skips tasks that cannot match.
+    """Return a filter with which Redis skips tasks that cannot match: bounds of the score, and texts.
 
-    `masks` are the texts that replace secrets in the tasks that the query is tested against; None if these
-    texts are unknown.
+    `masks` are the texts that replace secrets in redacted tasks, against which the query is tested. None
+    means that these texts are unknown.
     """
     low, high = _bounds(node, place.state, now.to_microseconds())
     return ScanFilter(low, high, tuple(_texts(node, masks, now.to_microseconds())))
 
 
 def _may_be_masked(text: str, masks: Sequence[str] | None) -> bool:
-    """Return whether a searched text may overlap a mask, in whose place the stored message has a secret."""
+    """Return whether a searched text may overlap a mask; the stored message has a secret in its place."""
     if masks is None:
         return True
     return any(text in mask or mask[:1] in text or mask[-1:] in text for mask in masks)
@@ -190,10 +190,11 @@ def _texts(node: QueryNode, masks: Sequence[str] | None, now: int) -> _Groups:
 
 
 def _join_alternatives(parts: Sequence[_Groups]) -> _Groups:
-    """Combine the tests of several parts, of which a match needs only one (OR).
+    """Combine the tests of alternatives (OR): a match passes the tests of at least one of them.
 
-    Several parts give one group, which joins the best group of each part: the one whose shortest text is
-    longest. If a part has no group, the result has none either. A single part is returned unchanged.
+    The result is a single tuple of tests, joined from the most selective tuple of each alternative: the one
+    whose shortest text is longest. If an alternative has no tuple, the result is empty. A single alternative
+    is returned unchanged.
     """
     if len(parts) == 1:
         return parts[0]
@@ -232,7 +233,7 @@ def _spell(number: Decimal | None) -> str:
 
 
 def _size_unmasked(test: NumberRange) -> ScanNumber:
-    """Return the range of sizes before masking: masks may be longer than the secrets that they hide."""
+    """Return a lower bound of the stored payload's size, since masks may lengthen the redacted payload."""
     return ScanNumber(_NUMBERED["size"], "" if test.low is None else str(int(test.low) // _MASK_GROWTH), "")
 
 

@@ -34,13 +34,13 @@ class PlacedQuery:
         return matches(self.node, Candidate(task, facts))
 
     def scan_filter(self, now: Instant, masks: Sequence[str] | None = ()) -> ScanFilter:
-        """Return a filter for Redis; every match passes it, and other tasks may.
+        """Return a prefilter for Redis: every match passes it, and some other tasks may pass it too.
 
         Args:
-            now: the present, which ages are measured against.
-            masks: texts in the place of secrets, if the query is tested against redacted tasks. Redis
-                searches for no text that overlaps a mask, because its answer would reveal the secret. None if
-                the texts are unknown.
+            now: the present time, from which ages are measured.
+            masks: texts that replace secrets, if the query is tested against redacted tasks; None if these
+                texts are unknown. Redis searches for no text that overlaps a mask, because its answer would
+                reveal the secret.
         """
         return scan_filter(self.node, self.place, now, masks)
 
@@ -65,7 +65,7 @@ class Query:
 
     @property
     def is_about_places(self) -> bool:
-        """Whether the query tests only queue, state and id, so that nothing of the task itself is read."""
+        """Whether the query tests only queue, state and id, so that no content of a task is needed."""
         return self.fields <= {"queue", "state", "id"}
 
     @property
@@ -75,7 +75,7 @@ class Query:
 
     @property
     def needs_servers(self) -> bool:
-        """Whether answering the query needs the records of live servers."""
+        """Whether the query tests values of running tasks, which are in the records of live servers."""
         return not self.fields.isdisjoint({"running", "deadline", "server", "overdue"})
 
     @property
@@ -85,12 +85,12 @@ class Query:
 
     @property
     def ids(self) -> frozenset[str] | None:
-        """Ids that a search looks up instead of scanning collections; None if other tasks may match too."""
+        """Ids of the only tasks that can match, which a search looks up; None if it must scan collections."""
         return names_of(self.node, "id")
 
     @property
     def queues(self) -> frozenset[str] | None:
-        """Names of the only queues whose tasks can match; None if tasks of any queue may match."""
+        """Names of the only queues whose tasks can match; None if the query does not limit the queues."""
         return names_of(self.node, "queue")
 
     @property
@@ -107,7 +107,7 @@ class Query:
         return reduce_to(self.node, place) != FALSE
 
     def places(self, state: TaskState, queue: str) -> list[Place]:
-        """Return the collections of a state and queue that can have matches; None as group is all groups."""
+        """Return the collections of a state and queue that can have matches; group None means all groups."""
         node = reduce_to(self.node, Place(state, queue))
         groups = names_of(node, "group") if state is TaskState.AGGREGATING else None
         if groups is not None:

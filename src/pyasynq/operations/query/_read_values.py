@@ -55,8 +55,8 @@ class RawValue(NamedTuple):
 
     Attributes:
         text: text without quotes and escapes.
-        is_quoted: nothing in it has a special meaning.
-        start: where it begins in the query, in characters from 0.
+        is_quoted: whether it is in quotes, so that no character has a special meaning.
+        start: its position in the query, in characters from 0.
         length: its length in the query in characters, quotes included.
     """
 
@@ -67,14 +67,14 @@ class RawValue(NamedTuple):
 
 
 class _Moment(NamedTuple):
-    """A time as written, such as a day: the first and the last microsecond that it covers."""
+    """A time as written in a query, such as a whole day: the first and last microsecond that it covers."""
 
     first: TimePoint
     last: TimePoint
 
 
 def read_value(field: Field, name: str, raw: RawValue) -> ValueTest:
-    """Return the test for a value.
+    """Parse a value; return the test that the value of a task must pass.
 
     Args:
         field: field that is compared with the value.
@@ -180,7 +180,10 @@ def _read_future(name: str, raw: RawValue) -> ValueTest:
 
 
 def _read_times(name: str, raw: RawValue, direction: int) -> TimePeriod:
-    """Read ages (direction -1) or distances ahead (1), and times; a longer age is an earlier time."""
+    """Parse a range of dates and times, or of durations before (direction -1) or after (1) the present.
+
+    A longer duration before the present is an earlier time.
+    """
     operator, texts = _split_range(raw.text)
     moments = [_read_moment(text, direction) if text else None for text in texts]
     if not any(texts) or any(text and not moment for text, moment in zip(texts, moments, strict=True)):
@@ -250,7 +253,7 @@ def _parse_duration(text: str) -> int | None:
 
 
 def _split_range(text: str) -> tuple[str, list[str]]:
-    """Return the operator, empty for none, and one operand or, for `..`, two."""
+    """Split a value into operator (empty for none) and operands: two operands for `..`, otherwise one."""
     for operator in _OPERATORS:
         if text.startswith(operator):
             return operator, [text.removeprefix(operator)]

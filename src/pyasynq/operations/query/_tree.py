@@ -18,7 +18,7 @@ class Clause:
 
     field: Field
     path: tuple[str | None, ...]
-    """Parts of the path of a payload or the name of a header; None is any part."""
+    """Steps of a path in the payload, or parts of a header's name; None matches every member or element."""
     tests: tuple[ValueTest, ...]
     position: int
     """Start of the clause in the query, in characters from 0."""

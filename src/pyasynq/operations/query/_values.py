@@ -1,4 +1,4 @@
-"""Values of a query: the text after the colon, as tests that a task's value passes or fails."""
+"""Tests that the values in a query (the text after the colon) stand for; a task's value passes or fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Anything:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """Test for a whole text; in JSON also for the number or literal that it spells, unless it is quoted."""
+    """Test for equality with a text; in JSON also with the number or literal it spells, unless quoted."""
 
     text: str
     number: Decimal | None = None
@@ -27,13 +27,13 @@ class Exact:
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """Test for a text pattern: these parts in this order, with any text at each star."""
+    """Test for a glob pattern: the parts in this order, with any text between them."""
 
     parts: tuple[str, ...]
     """Text before, between and after the stars; at least two."""
 
     def matches(self, text: str) -> bool:
-        """Return whether the whole text fits, in time that grows with its length only."""
+        """Return whether the whole text matches the pattern, in linear time."""
         first, *middle, last = self.parts
         if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
             return False
@@ -48,7 +48,7 @@ class Glob:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """Test for a text anywhere in the value; case-sensitive."""
+    """Test for a substring of the value; case-sensitive."""
 
     text: str
     data: bytes
@@ -64,7 +64,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class NumberRange:
-    """Range of numbers, bounds included or not; None leaves a side open."""
+    """Range of numbers, with or without its bounds; a bound None means that there is none."""
 
     low: Decimal | None
     high: Decimal | None
@@ -80,7 +80,7 @@ class NumberRange:
 
 @dataclass(frozen=True, slots=True)
 class TimePoint:
-    """A time, or a distance from the present, in microseconds."""
+    """A Unix time in microseconds, or a duration relative to the present time."""
 
     microseconds: int
     is_relative: bool
@@ -90,13 +90,13 @@ class TimePoint:
         return now + self.microseconds if self.is_relative else self.microseconds
 
     def shifted(self, microseconds: int) -> TimePoint:
-        """Return the point shifted by these microseconds."""
+        """Return the point in time that is later by these microseconds."""
         return TimePoint(self.microseconds + microseconds, self.is_relative)
 
 
 @dataclass(frozen=True, slots=True)
 class TimePeriod:
-    """Times between two others, both included; None leaves a side open."""
+    """Period between two times, both included; None for no begin or no end."""
 
     low: TimePoint | None
     high: TimePoint | None
@@ -107,7 +107,7 @@ class TimePeriod:
         return low, None if self.high is None else self.high.resolve(now)
 
     def holds(self, moment: int, now: int) -> bool:
-        """Return whether a Unix time in microseconds is in the range."""
+        """Return whether a Unix time in microseconds is in the period; `now` is the present."""
         low, high = self.bounds(now)
         return (low is None or low <= moment) and (high is None or moment <= high)
 
