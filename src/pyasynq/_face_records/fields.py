@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Record = dict[str, Any]
-"""One displayed object: its values by the names of a view's fields."""
+"""Face record: the values of one displayed object by the names of the fields of its view."""
 
 
 class Kind(Enum):
@@ -22,18 +22,18 @@ class Kind(Enum):
     Attributes:
         TEXT: text; control characters are shown as symbols.
         COUNT: a whole number, shown with separators: `3,900`.
-        NUMBER: a whole number that is a name, such as a process id: `3900`.
+        NUMBER: a whole number that identifies something, such as a process id, without separators: `3900`.
         SHARE: a number from 0 to 1, shown in percent.
         BYTES: a size in bytes.
-        DURATION: seconds.
+        DURATION: a duration in seconds.
         TIME: an aware datetime; ISO 8601 in JSON, relative to the present in a table.
         FLAG: true or false.
-        NAMES: a list of texts.
-        NUMBERS: an object of numbers by name.
-        TEXTS: an object of texts by name.
+        NAMES: a list of strings.
+        NUMBERS: an object whose values are numbers, such as counts by name.
+        TEXTS: an object whose values are strings.
         DATA: a payload or result: JSON as it is, other text as text, other bytes as base64.
-        OBJECT: an object of any content, for programs.
-        OBJECTS: a list of such objects.
+        OBJECT: an object with any content, for programs.
+        OBJECTS: a list of objects with any content, for programs.
     """
 
     TEXT = "text"
@@ -82,11 +82,12 @@ class Field:
         kind: kind of its values.
         about: one sentence for the schema and the reference page.
         heading: heading of the column; if empty, tables omit the field unless `--fields` names it.
-        is_wide: shown by `-o wide` alone.
-        shrinks: whether its text may be cut where the terminal is too narrow.
+        is_wide: whether the column is shown only with `-o wide`.
+        shrinks: whether its text may be cut if the terminal is too narrow.
         is_optional: whether it may be None.
-        color: the color of a value, or None.
-        gives_way: whether the column is dropped if others would otherwise be cut below their `readable`.
+        color: function that returns the color of a value; None for no color.
+        gives_way: whether the column is dropped when the other columns would otherwise be narrower than their
+            `readable` width.
         readable: smallest readable width of the column, in terminal cells.
     """
 
@@ -116,7 +117,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Description of the face records of one command: their fields, and the field that names each.
+    """Description of the face records of one command: their fields, and the field that identifies a record.
 
     Attributes:
         name: name of the records' JSON Schema.
@@ -158,9 +159,9 @@ def json_value(field: Field, value: Any) -> Any:
 
 
 def json_data(data: bytes | None) -> Any:
-    """Return bytes as JSON: the JSON they are, else `{"text": …}`, else `{"base64": …}`; None for none.
+    """Return bytes as a JSON value: parsed if they are JSON, else `{"text": …}` or `{"base64": …}`.
 
-    Numbers stay exact: those that a float would round are kept as text.
+    Return None for None. A number that a float would round is returned as a string, so that it stays exact.
     """
     if data is None:
         return None

@@ -1,4 +1,4 @@
-"""Face records of bulk operations (on many tasks), and of explained searches (query plans)."""
+"""Face records of bulk operations (on many tasks), and of query plans (explained searches)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ EXPLANATION: Final = View(
 
 
 def describe_explanation(explanation: Explanation) -> Record:
-    """Return the face record of a search's explanation."""
+    """Return the face record of a query plan: what a search would examine, and its estimated cost."""
     return {
         "query": explanation.query,
         "positions": explanation.positions,

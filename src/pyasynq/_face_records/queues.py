@@ -1,4 +1,4 @@
-"""Face records of queues, of their days and of their groups."""
+"""Face records of queues, of their daily statistics and of their groups."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def describe_load(info: QueueInfo) -> Record:
 
 
 def describe_stored_limits(limits: QueueLimits) -> Record:
-    """Return the stored limits of a queue as `queue list` and `limits` both show them."""
+    """Return the stored limits of a queue as fields that `queue list` and `limits` share."""
     return {
         "max_run": limits.max_run,
         "rate": describe_rate(limits),

@@ -166,7 +166,7 @@ DOORS: Final = View(
 
 
 def describe_delivery(one: HostDeliveries) -> Record:
-    """Return the face record of a type's requests to a host."""
+    """Return the face record of the requests of one task type to one host."""
     # Imported late: the help of commands needs no Redis.
     from pyasynq.operations import find_duration, make_delivery_id  # noqa: PLC0415 - as above
 

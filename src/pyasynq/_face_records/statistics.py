@@ -74,7 +74,7 @@ SERIES: Final = View(
 
 
 def describe_series(found: Iterable[AttemptSeries]) -> list[Record]:
-    """Return a face record with attempt counts and percentiles for each queue and type, the busiest first."""
+    """Return a face record for each queue and type: attempt counts and percentiles; the busiest is first."""
     totals: dict[tuple[str, str], AttemptCounts] = defaultdict(AttemptCounts)
     for series in found:
         totals[series.queue, series.type] += series.total

@@ -54,7 +54,7 @@ _STATE_COLUMNS: Final = {
 
 
 def tasks_view(state: str = "") -> View:
-    """Return the view of tasks; for a state, its table has the columns that matter in that state."""
+    """Return the view of tasks. With `state`, its table has the columns that matter for that state."""
     names = _STATE_COLUMNS.get(state, ("id", "queue", "type", "state", "retried", "last_error"))
     headings = {one.name: one.heading or one.name.upper() for one in _TASK_FIELDS}
     chosen = [one for name in names for one in _TASK_FIELDS if one.name == name]

@@ -1,1 +1,1 @@
-"""Integrations with other libraries; each module needs the extra of its name."""
+"""Integrations with other libraries; each module needs the extra (optional dependency) of the same name."""

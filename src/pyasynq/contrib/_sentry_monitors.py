@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyasynq.task import Task
 
 _TICK_ID: Final = re.compile(r"([0-9a-f]{32}):[0-9]+")
-"""Id of a task that a scheduler has enqueued: the entry and the Unix time of the tick."""
+"""Id of a task that a scheduler has enqueued: id of the entry, a colon, and the Unix time of the tick."""
 _MINUTE: Final = timedelta(minutes=1)
 _LONGEST_SLUG: Final = 50  # characters; the limit of Sentry
 _ID_DIGITS: Final = 8  # hexadecimal digits of an entry's id in a slug, if a task type has several schedules
@@ -40,8 +40,8 @@ class Monitor(NamedTuple):
     """A Sentry cron monitor for one schedule.
 
     Attributes:
-        slug: its name, unique in the project.
-        config: its settings; a check-in with settings creates or updates the monitor in Sentry.
+        slug: name of the monitor, unique in the Sentry project.
+        config: settings of the monitor; a check-in with settings creates or updates the monitor in Sentry.
     """
 
     slug: str
@@ -61,7 +61,7 @@ class CheckIns:
     def __init__(self, app: App) -> None:
         self._app = app
         self._monitors: dict[str, Monitor] | None = None
-        """Monitors by the ids of entries; None until the first tick, as modules declare schedules later."""
+        """Monitors by id of entry; None until the first tick, since modules may still declare schedules."""
 
     async def watch(self, task: Task, call_next: Callable[[Task], Awaitable[Any]]) -> Any:
         """Send the check-ins of an attempt; middleware of an app."""
@@ -105,11 +105,11 @@ def _identify_run(queue: str, task_id: str) -> str:
 
 
 def make_monitors(entries: list[ScheduleEntry], zone: tzinfo) -> dict[str, Monitor]:
-    """Return the monitors of entries by their ids; none for a schedule that Sentry cannot describe.
+    """Return monitors by id of entry. Leave out schedules that Sentry cannot describe.
 
     Args:
         entries: all entries of the app.
-        zone: the zone of expressions that name none.
+        zone: time zone of cron expressions that do not name one.
     """
     types = Counter(_make_slug(entry.task.type) for entry in entries)
     monitors: dict[str, Monitor] = {}
@@ -126,9 +126,9 @@ def make_monitors(entries: list[ScheduleEntry], zone: tzinfo) -> dict[str, Monit
 
 
 def _make_config(spec: str, zone: tzinfo) -> MonitorConfig | None:
-    """Convert a schedule to Sentry's monitor configuration.
+    """Convert a schedule to Sentry's monitor configuration; return None if Sentry cannot describe it.
 
-    Sentry knows intervals of whole minutes, and zones that have a name; None for any other schedule.
+    Sentry supports intervals of whole minutes, and time zones that have a name.
     """
     schedule = parse_cron(spec, location=zone)
     if isinstance(schedule, IntervalSchedule):

@@ -43,7 +43,8 @@ def instrument(app: App, *, check_ins: bool = False) -> None:
 
     Args:
         app: the app whose handlers are watched.
-        check_ins: make a monitor for each schedule of the app, and report begin and end of its runs to it.
+        check_ins: whether to make a cron monitor for each schedule of the app, and to report begin and end of
+            its runs.
     """
     if check_ins:
         runs = CheckIns(app)
@@ -83,7 +84,7 @@ async def trace_attempt(task: Task, call_next: Callable[[Task], Awaitable[Any]])
 
 
 def report_end(end: AttemptEnd) -> None:
-    """Report ends that no handler could raise: timeouts, and deaths of workers; a hook of an app."""
+    """Report failures that no handler can raise: timeouts, and deaths of workers; a hook of an app."""
     if not isinstance(end.error, TaskTimeoutError | WorkerDiedError):
         return
     with sentry_sdk.new_scope() as scope:

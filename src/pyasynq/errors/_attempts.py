@@ -21,7 +21,7 @@ class HandlerNotFoundError(PyasynqError, LookupError):
 
     Attributes:
         task_type: the type.
-        words: Go's text for it, which is written to Redis.
+        words: message of this error in Asynq (Go), which is written to Redis.
     """
 
     def __init__(self, task_type: str, known: "Iterable[str]" = ()) -> None:
@@ -31,13 +31,13 @@ class HandlerNotFoundError(PyasynqError, LookupError):
 
 
 class TaskTimeoutError(PyasynqError, TimeoutError):
-    """The attempt reached its timeout or deadline. A note shows the stack of the handler, if known.
+    """The attempt reached its timeout or deadline. A note shows the stack of the handler, if it is known.
 
     Attributes:
-        limit: seconds that the attempt had; None if unknown.
-        place: file, line and function of the handler's innermost line; empty if unknown.
-        words: Go's text for it, which is written to Redis.
-        is_deadline: whether the time was over because of the task's `deadline`, not of its `timeout`.
+        limit: time that the attempt had, in seconds; None if unknown.
+        place: file, line and function of the innermost frame of the handler; empty if unknown.
+        words: message of this error in Asynq (Go), which is written to Redis.
+        is_deadline: True if the task's `deadline` was reached, False if its `timeout` was.
     """
 
     def __init__(self, limit: float | None = None, place: str = "", *, is_deadline: bool = False) -> None:
@@ -94,11 +94,11 @@ class AttemptSettledError(PyasynqError):
 
 
 class ReportedError(PyasynqError):
-    """A failure of a task, as reported by the process that ran it, perhaps in another language."""
+    """A failure of a task that another process ran and reported, perhaps in another language."""
 
 
 class SettleError(PyasynqError):
-    """The outcome of an attempt cannot be written: an ordinary failure of its task.
+    """The outcome of an attempt cannot be written. This counts as an ordinary failure of its task.
 
     Either the outcome could not be computed, or Redis refuses it for good; `__cause__` is the error.
     """
@@ -108,8 +108,8 @@ class RemoteError(PyasynqError):
     """Replacement for an error from a child process whose class the worker cannot import or construct.
 
     Attributes:
-        type_name: the class with its module, as in `shop.errors.CardDeclined`.
-        text: the error's text.
+        type_name: name of the class with its module, such as `shop.errors.CardDeclined`.
+        text: message of the error.
     """
 
     def __init__(self, type_name: str, text: str) -> None:
@@ -143,8 +143,8 @@ class WorkerDiedError(PyasynqError):
     """The worker that ran a task has died: killed, out of memory, or its host is gone. Passed to hooks.
 
     Attributes:
-        server_id: id of the worker; `unknown` for one that has left no trace.
-        crashes: how many workers have died with the task so far.
+        server_id: id of the worker; `unknown` if the worker has left no trace.
+        crashes: number of workers that have died while they ran the task.
     """
 
     def __init__(self, server_id: str, crashes: int) -> None:
@@ -172,7 +172,7 @@ class SemaphoreNotHeldError(PyasynqError):
 
     Attributes:
         scope: the semaphore's name.
-        task_id: the task's.
+        task_id: id of the task.
     """
 
     def __init__(self, scope: str, task_id: str) -> None:

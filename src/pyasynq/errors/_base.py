@@ -26,7 +26,7 @@ def _restore(kind: type[PyasynqError], args: tuple[Any, ...], attributes: dict[s
 
 
 def error_code(error: PyasynqError) -> str:
-    """Return the name of an error for programs: `task_not_found`."""
+    """Return the code of an error, by which programs recognise it: `task_not_found`."""
     name = type(error).__name__.removesuffix("Error")
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
@@ -38,9 +38,9 @@ def nearest(name: str, known: "Iterable[str]") -> str:
 
 
 def describe_value(value: object) -> str:
-    """Return how an error shows a value: numbers, bools and times by value, anything else by its type.
+    """Return the text for a value in an error: numbers, bools and datetimes as they are, others by type.
 
-    Text, bytes and objects are never shown. They may be a payload, or a part of one, in the wrong place.
+    Strings, bytes and objects are never shown, because they may be a misplaced payload or a part of one.
     """
     if value is None or type(value) in _SHOWN or (type(value) is int and abs(value) < _LONG_NUMBER):
         return repr(value)
@@ -53,4 +53,4 @@ def describe_value(value: object) -> str:
 
 _SHOWN = frozenset({bool, float, timedelta, datetime})
 _LONG_NUMBER = 10**18
-"""Number from which errors show only the type of a number: Python formats at most 4,300 digits."""
+"""Smallest integer of which errors show only the type, since Python formats at most 4,300 digits."""

@@ -13,7 +13,7 @@ class ConfigurationError(PyasynqError, ValueError):
 
 
 class InvalidOptionError(ConfigurationError):
-    """An option with an invalid value. The message shows numbers and times; text and objects by type.
+    """An option with an invalid value. The message shows numbers and times; of other values, only the type.
 
     Attributes:
         option: the option's name.
@@ -85,7 +85,7 @@ class CronError(ConfigurationError):
 
 
 def _quote_short(text: str) -> str:
-    """Quote a text, cut to a length that fits a message."""
+    """Quote a string, cut to 100 characters."""
     return repr(text if len(text) <= 100 else text[:99] + "\N{HORIZONTAL ELLIPSIS}")
 
 
@@ -93,7 +93,7 @@ class PayloadTooLargeError(ConfigurationError):
     """A task larger than the client's `max_payload`; nothing was sent.
 
     Attributes:
-        size: bytes of the payload, including the headers if there are any.
+        size: size of the payload in bytes, including the headers if there are any.
         limit: allowed bytes.
     """
 

@@ -60,13 +60,13 @@ class EnqueueManyError(EnqueueError, ExceptionGroup[PyasynqError]):
     because its id exists or its lock is held is not lost: it is in the results only.
 
     Attributes:
-        results: what `enqueue_many` would have returned: a result for each task, in their order.
+        results: results that `enqueue_many` would have returned: one for each task, in the same order.
     """
 
     results: "list[EnqueueResult]"
 
     def __new__(cls, results: "Iterable[EnqueueResult]") -> "Self":
-        """Make a group of the errors of lost tasks; at least one of the results must have one."""
+        """Make a group of the errors of lost tasks (`lost_results`); at least one result must be lost."""
         results = list(results)
         lost = lost_results(results)
         errors = {id(result.error): result.error for result in lost if result.error is not None}
@@ -90,7 +90,7 @@ class EnqueueManyError(EnqueueError, ExceptionGroup[PyasynqError]):
     def derive(  # type: ignore[override] # it has errors of this kind only
         self, errors: "Sequence[PyasynqError]"
     ) -> "EnqueueManyError":
-        """Return a group of some of the errors, with all results."""
+        """Return a group of these errors, which are a part of this group's errors, with all results."""
         return self._make(self.message, errors, self.results)
 
     def __reduce__(self) -> "tuple[Any, ...]":
@@ -107,20 +107,20 @@ def _restore_group(
 
 
 def lost_results(results: "Iterable[EnqueueResult]") -> "list[EnqueueResult]":
-    """Return the results of tasks that are, or may be, missing in Redis, or are not durable enough."""
+    """Return the results of tasks that are or may be missing in Redis, or that too few replicas confirmed."""
     there = (TaskIDConflictError, DuplicateTaskError)
     return [result for result in results if result.error is not None and not isinstance(result.error, there)]
 
 
 class TickTakenError(EnqueueError):
-    """This tick of a schedule, or a later one, has been fired: usually by another scheduler, just now.
+    """This tick of a schedule, or a later tick, has been fired before, usually by another scheduler.
 
     Only client middleware of a scheduler sees it.
 
     Attributes:
         entry_id: id of the schedule.
         tick: the tick to fire, in Unix time.
-        last: the tick fired last, in Unix time.
+        last: the tick that was fired last, in Unix time.
     """
 
     def __init__(self, entry_id: str, tick: int, last: int) -> None:

@@ -94,7 +94,8 @@ class ArchiveFullError(PyasynqError):
     Attributes:
         queue: the queue's name.
         tasks: number of tasks to archive.
-        surplus: number of tasks that the archive would delete, the oldest first; these may be among them.
+        surplus: number of tasks that the archive would delete, the oldest first. Some of them may be tasks
+            of this call.
         max_size: number of tasks that an archive keeps.
     """
 
@@ -238,7 +239,7 @@ class PermissionDeniedError(PyasynqError):
         user: name of the user.
         verb: name of the refused method of `Operator`.
         permission: the missing permission; empty if the dashboard or command line is read-only.
-        queue: the queue for which it is missing; empty if it is needed for all queues, or for any.
+        queue: the queue for which the permission is missing; empty if the call is not about a single queue.
         roles: roles that have this permission.
     """
 
@@ -280,7 +281,7 @@ class ConfigurationChangedError(PyasynqError):
 
 
 class QueryError(PyasynqError, ValueError):
-    """A query that cannot be read or can match nothing. The message names the place in the query.
+    """A query that cannot be parsed or can match nothing. The message names the position in the query.
 
     Attributes:
         position: where the wrong part begins, in characters from 0.

@@ -47,7 +47,7 @@ class DrainTimeoutError(PyasynqError, TimeoutError):
 
 
 class EndlessDrainError(PyasynqError):
-    """A test kit has run very many tasks at one instant, and there are more.
+    """A test kit has run very many tasks at one instant, and more are due: probably an endless loop.
 
     Attributes:
         types: task types and how often each ran, the most frequent first.
@@ -65,7 +65,7 @@ class EndlessDrainError(PyasynqError):
 
 
 class HandlerExitError(PyasynqError):
-    """A handler under a test kit raised a non-error: `SystemExit`, or a cancellation of its own."""
+    """A handler under a test kit raised an exception that is not an error: `SystemExit` or a cancellation."""
 
     def __init__(self, raised: BaseException) -> None:
         super().__init__(

@@ -64,13 +64,13 @@ class TaskDeletedError(ResultError, LookupError):
 
 
 class UndecodableMessageError(PyasynqError, ValueError):
-    """Bytes from Redis that are not the message they should be.
+    """Bytes from Redis that cannot be decoded as the expected message.
 
     The text of the error does not show the bytes, since they may contain a payload.
 
     Attributes:
         kind: name of the message.
-        data: the bytes, untouched.
+        data: the bytes as they are in Redis.
         reason: what is wrong with them.
     """
 
@@ -86,7 +86,7 @@ class InvalidTextError(PyasynqError, ValueError):
 
     Attributes:
         kind: name of the message.
-        field: where the text is.
+        field: name of the field that has the text.
         text: the whole text.
     """
 

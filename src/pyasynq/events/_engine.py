@@ -22,7 +22,7 @@ class Outcome(enum.StrEnum):
     ARCHIVED = "archived"
     REQUEUED = "requeued"
     LET_GO = "let_go"
-    """The lease was lost; nothing was written."""
+    """The attempt lost its lease, so that no outcome was written."""
 
 
 class TaskStarted(NamedTuple):
@@ -43,9 +43,9 @@ class TaskFinished(NamedTuple):
     """An attempt has ended and its outcome is decided; settling follows.
 
     If Redis refuses the outcome for good (`SettleRefused`), a second event reports the failure written
-    instead. `error` is what the handler raised, or returned to control its task; for a `Retry`, the error
-    that it was raised from or in handling. Its traceback is removed when the attempt is over, with the frames
-    of the handler and their variables; subscribers read it while they are called.
+    instead. `error` is the exception that the handler raised, or the control value that it returned. For a
+    `Retry` without a reason it is the error that caused the `Retry`. After the attempt, the traceback of
+    `error` is removed, and with it the handler's frames and variables: read it in the callback.
     """
 
     queue: str
@@ -59,7 +59,7 @@ class TaskFinished(NamedTuple):
     delay: float | None = None
     """Seconds until the next attempt of a task that is retried or snoozed."""
     waited: float | None = None
-    """Seconds from pending to the start of the handler; None if unknown."""
+    """Seconds between the time when the task became pending and the start of its handler; None if unknown."""
     reason: CancelReason | None = None
     """Why the attempt was cancelled; None if it was not."""
     asked: bool = False
@@ -73,7 +73,8 @@ class AttemptTraced(NamedTuple):
         queue: the task's queue.
         task_type: the task's type.
         seconds: duration of the attempt.
-        waited: seconds from pending to the start of the handler; None if unknown.
+        waited: seconds between the time when the task became pending and the start of its handler; None if
+            unknown.
         trace_id: id of the span's trace, 32 hexadecimal digits.
         span_id: id of the span, 16 hexadecimal digits.
     """
@@ -107,8 +108,8 @@ class TaskRecovered(NamedTuple):
 class LeaseLapsed(NamedTuple):
     """A task that was leased to a remote worker is pending again: its lease ended, and was never extended.
 
-    The worker may have crashed, or have lost its connection before it had the task. `lapses` is how often in
-    a row that has happened.
+    The worker may have crashed, or have lost its connection before it received the task. `lapses` is the
+    number of times in a row that this has happened to the task.
     """
 
     queue: str
@@ -119,7 +120,7 @@ class LeaseLapsed(NamedTuple):
 
 
 class TaskPoisoned(NamedTuple):
-    """A task was archived because its workers crashed `crashes` times, or let its lease lapse as often."""
+    """A task was archived as poison: its workers crashed, or let its lease lapse, `crashes` times."""
 
     queue: str
     task_id: str
@@ -180,14 +181,14 @@ class MessageQuarantined(NamedTuple):
 
 
 class ArchiveTrimmed(NamedTuple):
-    """The archive of a queue was over its cap or age, and its oldest tasks were deleted."""
+    """The oldest tasks in the archive of a queue were deleted, because it was over its size or age limit."""
 
     queue: str
     tasks: int
 
 
 class TasksAggregated(NamedTuple):
-    """Tasks of a group have become one task, and are deleted."""
+    """The tasks of a group were aggregated into one task, and deleted."""
 
     queue: str
     group: str
@@ -197,7 +198,7 @@ class TasksAggregated(NamedTuple):
 
 
 class AggregationDeclined(NamedTuple):
-    """The aggregator made no task of a group's tasks.
+    """The aggregator declined to make a task from the tasks of a group.
 
     The tasks are kept, and the aggregator is called again in two minutes.
     """
@@ -224,7 +225,7 @@ class AggregationLost(NamedTuple):
 
 
 class AggregationOverdue(NamedTuple):
-    """An aggregator's call for a group still runs `seconds` after its time, and cannot be stopped."""
+    """A call of an aggregator still runs `seconds` after its timeout, and cannot be stopped."""
 
     queue: str
     group: str
@@ -244,8 +245,8 @@ class RoundFinished(NamedTuple):
 
     Attributes:
         node: the cluster node that the round was for; empty if it was for all of Redis.
-        asked_at: monotonic time before the calls that Redis has answered in this round; None if it answered
-            none, or if the service does not report it.
+        asked_at: monotonic time, in seconds, just before the calls that Redis answered in this round. None if
+            Redis answered no call, or if the service does not report the time.
     """
 
     service: str
@@ -259,7 +260,7 @@ class RoundFailed(NamedTuple):
 
     Attributes:
         node: the cluster node that the round was for; empty if it was for all of Redis.
-        queue: the queue that the round failed for; empty if it failed for all of them.
+        queue: the queue that the round failed for; empty if it failed as a whole.
     """
 
     service: str
@@ -281,7 +282,7 @@ class ServerAsked(NamedTuple):
     """An operator has asked a server to take no more tasks (`quiet`), or to shut down (`stop`).
 
     Attributes:
-        obeyed: False for a consumer, whose program decides when it stops.
+        obeyed: whether the request takes effect; False for a consumer, whose program decides when it stops.
     """
 
     server_id: str
@@ -295,8 +296,8 @@ class ServerEnded(NamedTuple):
     Attributes:
         outcomes: number of attempts that ended in each way.
         seconds: seconds since the server's start.
-        unwritten: number of outcomes that Redis has not confirmed; those tasks come back when their leases
-            lapse.
+        unwritten: number of outcomes that Redis has not confirmed. These tasks are recovered and run again
+            when their leases lapse.
     """
 
     server_id: str
@@ -312,18 +313,18 @@ class ServerStarting(NamedTuple):
 
 
 class WorkerMeasured(NamedTuple):
-    """Measurements of a server since its last such event: each second, and at its end.
+    """Measurements of a server, once a second and when it closes.
 
     Nothing is measured unless there is a subscriber when the server starts.
 
     Attributes:
         server_id: id of the server.
-        counts: how attempts ended, by queue and task type.
+        counts: counts of attempts by their end since the last event, by queue and task type.
         running: number of attempts that run now, for each queue that is served.
         slots: number of attempts that may run at once; 0 for a consumer.
-        busy_seconds: sum of the seconds in which attempts ran since the last event.
+        busy_seconds: total running time of all attempts since the last event, in seconds.
         unwritten: number of outcomes that Redis has not confirmed.
-        lateness: seconds by which the event loop was late to report this.
+        lateness: delay of the event loop, in seconds: how late it was to emit this event.
     """
 
     server_id: str
@@ -370,7 +371,7 @@ class QueuesAsked(NamedTuple):
     Attributes:
         server_id: id of the server.
         queues: number of queues checked.
-        unreachable: the names of those that did not answer, or answered with an error.
+        unreachable: names of the queues for which Redis did not answer, or answered with an error.
     """
 
     server_id: str
@@ -383,8 +384,9 @@ class QueueChanged(NamedTuple):
 
     Attributes:
         server_id: id of the server.
-        queue: its name.
-        change: `"added"`, `"changed"` or `"removed"`; then `"ended"` once none of its tasks runs any more.
+        queue: name of the queue.
+        change: `"added"`, `"changed"` or `"removed"`. After `"removed"`, `"ended"` follows when none of its
+            tasks runs any more.
     """
 
     server_id: str
@@ -400,16 +402,16 @@ class ShutdownWaiting(NamedTuple):
 
 
 class TasksPutBack(NamedTuple):
-    """Tasks that did not finish before a server closed are at the front of their queues again."""
+    """Unfinished tasks of a closing server were put back (requeued) at the front of their queues."""
 
     tasks: int
 
 
 class ShutdownHung(NamedTuple):
-    """Something exceeded its time at shutdown, and was given up: cancelled, left running, or killed.
+    """A part of a server exceeded its time limit at shutdown. It was cancelled, left running, or killed.
 
-    The event is emitted from another thread when the event loop is blocked. `where` is the place in the code,
-    or a stack.
+    `what` describes the part. `where` is its position in the code, or its stack. The event is emitted from
+    another thread if the event loop is blocked.
     """
 
     what: str
@@ -431,7 +433,7 @@ class EventsDropped(NamedTuple):
 
 
 class LoopBlocked(NamedTuple):
-    """The event loop has not run for `seconds`; `stack` is its stack, and `tasks` describes what runs.
+    """The event loop has been blocked for `seconds`; `stack` is its stack, `tasks` describes what runs.
 
     The event is emitted from another thread, because the blocked loop cannot emit it.
     """
@@ -459,14 +461,14 @@ class AttemptAbandoned(NamedTuple):
 
 
 class TypesNotPublished(NamedTuple):
-    """Descriptions of task types were not published: they are too large, or too many types are known."""
+    """Descriptions of task types were not published: they are too large, or Redis already has too many."""
 
     server_id: str
     types: tuple[str, ...]
 
 
 class LimitsIgnored(NamedTuple):
-    """A Go server, which ignores limits and order, works on a queue that has them.
+    """A Go server takes tasks from a queue with limits or ordered tasks, although Go servers ignore both.
 
     Reported once for each such server and queue, by every pyasynq server that works on the queue.
     """

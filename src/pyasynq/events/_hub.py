@@ -19,7 +19,11 @@ class _Subscription(NamedTuple):
 
 
 class Events:
-    """Publish/subscribe hub of one server or scheduler. Used by the event loop's thread only."""
+    """Publish/subscribe hub of one server or scheduler.
+
+    Subscribe in the event loop's thread. Nearly all events are emitted in it, too; `LoopBlocked` and
+    `ShutdownHung` may come from another thread.
+    """
 
     __slots__ = ("_routine", "_subscriptions")
 
@@ -37,8 +41,9 @@ class Events:
     ) -> Callable[[], None]:
         """Call `callback` with each event of exactly this class; return a function that unsubscribes.
 
-        An exception of a callback is logged and does not affect the others. `routine` sets whether routine
-        events, such as the success of a task, are wanted: always, never, or whenever a function returns True.
+        An exception of a callback is logged and does not affect other callbacks. `routine` sets whether the
+        callback wants routine events, such as the success of a task: always, never, or whenever a function
+        returns True.
         """
         subscription = _Subscription(callback, routine)
         self._set(event_class, (*self._subscriptions.get(event_class, ()), subscription))

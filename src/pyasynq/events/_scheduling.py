@@ -27,7 +27,7 @@ class TickFired(NamedTuple):
 
 
 class TickFailed(NamedTuple):
-    """A tick could not be fired. With `retried` it is retried, and reported only once."""
+    """A tick could not be fired. If `retried` is True, it is retried; later failures are not reported."""
 
     entry_id: str
     spec: str
@@ -47,7 +47,7 @@ class TickPaused(NamedTuple):
 
 
 class TicksMissed(NamedTuple):
-    """Ticks up to this one are skipped: no scheduler ran, or none could reach Redis, and misfire is skip."""
+    """Missed ticks up to this one are skipped, since `misfire` is skip: no scheduler ran or reached Redis."""
 
     entry_id: str
     spec: str
@@ -68,20 +68,20 @@ class FutureTickIgnored(NamedTuple):
 
 
 class HookFailed(NamedTuple):
-    """A hook of a scheduler raised."""
+    """A hook of a scheduler raised an exception."""
 
     hook: str
     error: Exception
 
 
 class SyncFailed(NamedTuple):
-    """The provider of periodic tasks raised, or returned something invalid; all entries stay as they are."""
+    """The provider of periodic tasks raised, or returned something invalid; the entries stay unchanged."""
 
     error: Exception
 
 
 class PeriodicTaskRefused(NamedTuple):
-    """A periodic task has an invalid expression; the others are not affected."""
+    """A periodic task has an invalid expression; other periodic tasks are not affected."""
 
     spec: str
     task_type: str

@@ -22,7 +22,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class MetricsApp:
-    """ASGI application for one Redis: mount it at `/metrics`.
+    """ASGI application that exposes the metrics of one Redis: mount it at `/metrics`.
 
     It has no authentication: every client that can reach it sees the names of all queues.
 
@@ -70,7 +70,7 @@ class MetricsApp:
 
 
 class MetricsWsgi:
-    """WSGI application for one Redis, as `MetricsApp`. Its event loop runs in a thread of its own.
+    """WSGI application that does what `MetricsApp` does for ASGI. Its event loop runs in a separate thread.
 
     Args:
         target: URL of Redis.

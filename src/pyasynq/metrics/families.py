@@ -41,10 +41,10 @@ class Family:
         kind: its type.
         help: its help text.
         labels: names of its labels.
-        origin: the process that counts it.
+        origin: kind of process that measures it.
         bounds: upper bounds of a histogram's buckets, without infinity.
-        is_shared: whether all processes measure the same thing: the maximum of their gauges counts, not the
-            sum.
+        is_shared: whether all processes measure the same value. Their gauges are then merged by maximum
+            instead of sum.
     """
 
     name: str

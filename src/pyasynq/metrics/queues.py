@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Values = dict[str, dict[tuple[str, ...], float]]
 
 SHARE: Final = 50
-"""Factor for caching: figures are cached for 50 times their reading time (2 % of Redis' time)."""
+"""Cache lifetime of a reading as a multiple of its duration: readings take at most 2 % of Redis' time."""
 METRICS_USER: Final = User.with_role("metrics", "admin", login="metrics")
 _STATES: Final = ("active", "pending", "scheduled", "retry", "archived", "completed")
 _ALL_STATES: Final = (*_STATES, "aggregating")
@@ -34,13 +34,13 @@ _LATE: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Figures read from Redis at one time.
+    """State of all queues and servers, read from Redis at one time.
 
     Attributes:
         infos: all queues.
         servers: all live servers.
         entries: all periodic tasks of running schedulers.
-        redis: fields of INFO; of a cluster those of CLUSTER INFO.
+        redis: fields of INFO; fields of CLUSTER INFO for a cluster.
         attention: attention findings and wait objectives of queues; None unless requested.
         seconds: duration of the reading, in seconds.
         at: monotonic time at which reading ended.
@@ -56,7 +56,7 @@ class Reading:
 
 
 class QueueMetrics:
-    """Reads the metrics of all queues at a scrape; caches them so that reading takes a small share of time.
+    """Reader of the metrics of all queues, which are cached to limit the share of Redis' time.
 
         async with QueueMetrics("redis://localhost:6379/0") as metrics:
             content_type, body = await metrics.render()
@@ -67,7 +67,7 @@ class QueueMetrics:
         target: URL of Redis, as for `Client`; or an operator, which then chooses the queues and stays open.
         queues: patterns of the queues that are shown.
         max_queues: number of queues with a label value of their own; all others are added up under `_other`.
-        memory: whether to estimate the memory of queues, of 10 to 50 in each reading.
+        memory: whether to estimate the memory of queues; each reading does so for 10 to 50 queues.
         attention: whether to add attention findings, which reads all queues once more.
         share: lifetime of a cached reading, as a multiple of the time that it took.
         timeout: seconds that one call to Redis may take.
@@ -197,7 +197,7 @@ def _add(values: Values, name: str, labels: tuple[str, ...], value: float) -> No
 
 
 def _count_servers(servers: Iterable[ServerInfo]) -> dict[str, tuple[int, int]]:
-    """Return the number of active servers (not quieted) and of their slots, by queue."""
+    """Return by queue the number of active servers (not quieted), and the number of their slots."""
     found: dict[str, tuple[int, int]] = {}
     for server in servers:
         if server.status != "active":

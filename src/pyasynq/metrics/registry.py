@@ -27,7 +27,7 @@ class HasSamples(Protocol):
 
 
 class RegistryCollector(Collector):
-    """Collector of this package's metrics for a registry: `REGISTRY.register(RegistryCollector(metrics))`.
+    """Collector that passes pyasynq metrics to a registry: `REGISTRY.register(RegistryCollector(metrics))`.
 
     Args:
         source: `WorkerMetrics`, `FleetMetrics` or `EnqueueMetrics`.

@@ -28,8 +28,8 @@ _LONGEST_VALUE: Final = 200
 class MetricStore:
     """Values of metrics by name and labels. Any thread may use it.
 
-    Counters and histograms only grow. Gauges belong to a source, such as a process, and are summed over the
-    sources; a source's gauges are removed with it.
+    Counters and histograms only grow. Gauges belong to a source, such as a process. The gauges of all sources
+    are merged: by maximum if the family is shared, else by sum. The gauges of a source are removed with it.
 
     Args:
         max_types: number of values of the label `type`; the others are counted under `_other`.
@@ -45,11 +45,11 @@ class MetricStore:
         self._gauges: dict[str, dict[str, dict[tuple[str, ...], float]]] = {}
         """Gauges by source and name."""
         self._changes: dict[tuple[str, tuple[str, ...]], float | list[float]] = {}
-        """Additions to counters and histograms since the last `take_rows`."""
+        """Increments of counters and histograms since the last call of `take_rows`."""
         self._exemplars: dict[str, dict[tuple[str, ...], dict[int, Exemplar]]] = {}
         """Newest exemplar of each bucket, by name and labels of a histogram."""
         self._new_exemplars: dict[tuple[str, tuple[str, ...]], Exemplar] = {}
-        """Newest exemplar of each histogram since the last `take_rows`."""
+        """Newest exemplar of each histogram since the last call of `take_rows`."""
 
     def add(self, name: str, labels: Sequence[str] = (), amount: float = 1.0) -> None:
         """Add a number to a counter."""
@@ -87,7 +87,7 @@ class MetricStore:
                 kept[capped] = kept.get(capped, 0) + value
 
     def take_rows(self) -> list[MetricRow]:
-        """Return and reset the changes since the last call; add all gauges. `add_rows` reads the result."""
+        """Return rows for `add_rows`: the changes since the last call, and all gauges. Reset the changes."""
         with self._lock:
             changes, self._changes = self._changes, {}
             exemplars, self._new_exemplars = self._new_exemplars, {}
@@ -171,9 +171,9 @@ class MetricStore:
         self._new_exemplars[family.name, key] = exemplar
 
     def _find_histogram(self, family: Family, labels: Sequence[str]) -> tuple[list[float], list[float]]:
-        """Return the two mutable lists of a histogram: its totals, and what `take_rows` has not taken yet.
+        """Return two mutable lists of a histogram: its totals, and its increments since the last `take_rows`.
 
-        Missing lists are made. Each has the count of each bucket, then the sum of the values.
+        Missing lists are made. A list has the count of each bucket, then the sum of the values.
         """
         values = self._histograms.setdefault(family.name, {})
         key = self._cap(family, labels, values)
@@ -192,7 +192,7 @@ class MetricStore:
         Args:
             family: the family.
             labels: the label values.
-            known_labels: label values that are not beyond their limits.
+            known_labels: tuples of label values that have passed this check before.
         """
         given = tuple(labels)
         if given in known_labels:

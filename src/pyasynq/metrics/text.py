@@ -24,7 +24,7 @@ OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-
 NO_EXEMPLARS: Final[Mapping[tuple[str, ...], Mapping[int, Exemplar]]] = MappingProxyType({})
 _TOTAL: Final = "_total"
 _EXACT: Final = 1e15
-"""Limit below which a float without a fraction is written as a whole number."""
+"""Upper limit for writing a float that is a whole number without a fraction and exponent."""
 
 
 class Exemplar(NamedTuple):
@@ -52,7 +52,10 @@ class Samples(NamedTuple):
 
 
 def wants_open_metrics(accept: str) -> bool:
-    """Return whether the first OpenMetrics type in the header `Accept` has version 1 or none; ignore `q`."""
+    """Return whether a header `Accept` asks for OpenMetrics version 1, or for any version.
+
+    Only the first OpenMetrics type in the header counts, whatever its weight (`q`).
+    """
     for part in accept.split(","):
         kind, *parameters = (one.strip().lower() for one in part.split(";"))
         if kind == "application/openmetrics-text":
@@ -62,7 +65,7 @@ def wants_open_metrics(accept: str) -> bool:
 
 
 def render(samples: Iterable[Samples], accept: str = "") -> tuple[str, bytes]:
-    """Return the content type that suits a header `Accept`, and the exposition of the samples in it."""
+    """Return the content type that suits a header `Accept`, and the samples in this exposition format."""
     is_open = wants_open_metrics(accept)
     lines: list[str] = []
     texts: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
@@ -86,7 +89,7 @@ def _render_family(
     Args:
         lines: receives the lines.
         samples: the family and its values.
-        texts: labels as text, by their values; shared by all families with labels of the same names.
+        texts: cache of formatted labels by their values, shared by families with the same label names.
         is_open: whether the format is OpenMetrics.
     """
     family, values, exemplars = samples
@@ -128,13 +131,13 @@ def _format_exemplar(exemplar: Exemplar) -> str:
 
 
 def format_labels(names: Sequence[str], values: Sequence[str]) -> str:
-    """Return labels as they are within the braces; one with an empty value is left out."""
+    """Return labels as the text within the braces; labels with an empty value are left out."""
     pairs = zip(names, values, strict=True)
     return ",".join(f'{name}="{_escape_value(value)}"' for name, value in pairs if value)
 
 
 def format_number(value: float) -> str:
-    """Return a number without a needless fraction."""
+    """Return a number as text, a whole number without `.0`."""
     if abs(value) < _EXACT and value == int(value):
         return str(int(value))
     return repr(value)

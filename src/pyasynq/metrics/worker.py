@@ -89,7 +89,7 @@ class WorkerMetrics:
         self._roundtrips = _Observations("pyasynq_redis_roundtrip_seconds")
         self._batch_sizes = _Observations("pyasynq_batch_size")
         self._queues: set[str] = set()
-        """Queues whose counters exist; counters start at 0, so that Prometheus sees the first increase."""
+        """Queues whose counters exist; counters are made with the value 0, so that Prometheus sees growth."""
 
     def watch(self, events: Events) -> None:
         """Count the events of a server that has not been started yet."""
@@ -130,7 +130,7 @@ class WorkerMetrics:
         events.subscribe(happened.TickFired, self._fired)
 
     def take_rows(self) -> list[MetricRow]:
-        """Return and reset what changed since the last call, for the process that supervises this one."""
+        """Return rows of the changes since the last call, for the supervisor's process; reset the changes."""
         return self._store.take_rows()
 
     def samples(self) -> list[Samples]:
@@ -204,7 +204,7 @@ class WorkerMetrics:
 
 
 class FleetMetrics:
-    """Sum of the metrics of a supervisor's processes; its counters include processes that have ended.
+    """Merged metrics of all processes of a supervisor; counters include processes that have ended.
 
     Args:
         max_types: as for `WorkerMetrics`.
@@ -220,7 +220,7 @@ class FleetMetrics:
         self._store.add_rows(source, rows)
 
     def drop(self, source: str) -> None:
-        """Drop the gauges of an ended process; its counters stay."""
+        """Remove the gauges of a process that has ended; its counters stay."""
         self._store.drop_source(source)
 
     def note_processes(self, states: Iterable[str], *, died: bool = False) -> None:
@@ -242,7 +242,7 @@ class FleetMetrics:
 
 
 def _rebucket(histogram: Histogram, bounds: tuple[float, ...]) -> list[float]:
-    """Return the counts for coarser bounds (a subset of the histogram's bounds), and the sum."""
+    """Return bucket counts for fewer bounds (a subset of the histogram's bounds), then the sum."""
     below = dict(zip(ATTEMPT_SECONDS, accumulate(histogram.counts), strict=False))
     counts: list[float] = []
     before = 0

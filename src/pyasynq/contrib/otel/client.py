@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pyasynq.task import TaskInfo
 
 MAX_CREATE_SPANS: Final = 100
-"""Maximum number of tasks of one `enqueue_many` with own spans; others carry the context of the call."""
+"""Maximum number of tasks of one `enqueue_many` that have a span each; others carry the call's context."""
 
 
 @dataclass(slots=True)
 class _Batch:
-    """One call of `enqueue_many`: its span, and the number of tasks so far."""
+    """A running call of `enqueue_many`: its span, and the number of tasks that it has enqueued so far."""
 
     span: Span
     tasks: int = 0
@@ -80,7 +80,7 @@ class ClientTracing:
         """Running calls of `enqueue_many`, by the `id()` of the client's object for the call."""
 
     async def __call__(self, task: Task, call_next: CallNext) -> TaskInfo:
-        """Enqueue a task with the context of its span."""
+        """Enqueue a task that carries the context of its span, or of the span of its `enqueue_many`."""
         batch = current_batch.get()
         if batch is None:
             return await self._enqueue(task, call_next, "enqueue", "send", ())

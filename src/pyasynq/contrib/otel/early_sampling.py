@@ -1,4 +1,4 @@
-"""Head sampling without making a span: a dropped span would cost as much as a short task.
+"""Head sampling before a span is made, because making a dropped span takes as long as a short task.
 
 OpenTelemetry's SDK makes a span's ids and describes the span before it calls the sampler. The samplers of the
 SDK decide by the trace id and the parent alone, so the decision is made here first. Other samplers, and
@@ -36,7 +36,7 @@ _LIMIT: Final = 1 << ID_BITS
 
 
 class Ids(Protocol):
-    """The part of the SDK's `IdGenerator` that is used."""
+    """Protocol for the part of the SDK's `IdGenerator` that is used."""
 
     def generate_trace_id(self) -> int:
         """Return a random id of a trace."""
@@ -59,7 +59,7 @@ class DroppedSpan(NonRecordingSpan):
         self._made: WeakKeyDictionary[RunningTask, SpanContext] = WeakKeyDictionary()
 
     def get_span_context(self) -> SpanContext:
-        """Return the context of this attempt, which says "not sampled"; an invalid one outside an attempt."""
+        """Return a span context for the running attempt, marked "not sampled"; an invalid one without attempt."""
         running = current_task.get(None)
         if running is None:
             return NO_SPAN
@@ -95,8 +95,8 @@ class EarlySampling:
             tracer: tracer that makes the spans that are not dropped.
             ids: the tracer's generator of trace ids and span ids.
             bound: a root span is dropped if the low bits of its trace id are not below this number.
-            follows_unsampled: whether children of unsampled spans are dropped, whatever their trace id. None
-                if a child is treated as a root with the trace id of its parent.
+            follows_unsampled: True to drop the children of unsampled parents, whatever their trace id; False
+                to drop no child. None to decide by the trace id, as for a root span.
         """
         self.ids = ids
         self._tracer = tracer
@@ -132,7 +132,7 @@ class EarlySampling:
         return self.ids.generate_trace_id() >> ID_BITS << ID_BITS | low
 
     def drops_child(self, parent: SpanContext) -> bool:
-        """Return whether a child of a span of another process is dropped. If not, the sampler is called."""
+        """Return whether to drop a span whose parent is in another process. If not, the sampler is called."""
         if self._follows_unsampled is None:
             return parent.trace_id % _LIMIT >= self.bound
         return self._follows_unsampled and not parent.trace_flags.sampled
@@ -142,14 +142,14 @@ class EarlySampling:
         return self.make_id(randrange(self.bound, _LIMIT))  # noqa: S311 - an id of a trace
 
     def tracer_for(self, trace_id: int) -> Tracer:
-        """Return a tracer whose next root span has this trace id, so that the sampler decides the same."""
+        """Return a tracer that gives its next root span this trace id, so that the sampler agrees."""
         tracer: Any = copy.copy(self._tracer)
         tracer.id_generator = _GivenTraceId(self.ids, trace_id)
         return tracer  # type: ignore[no-any-return]
 
 
 class _GivenTraceId:
-    """Id generator with a given trace id; the tracer's own generator makes all other ids."""
+    """Id generator that returns a given trace id; the tracer's own generator makes the span ids."""
 
     def __init__(self, ids: Ids, trace_id: int) -> None:
         self._ids = ids

@@ -1,4 +1,4 @@
-"""Tracing of apps: of one by a call, or of all by the entry point of `opentelemetry-instrument`."""
+"""Tracing of apps: `trace_app` for one app, and the entry point of `opentelemetry-instrument` for all."""
 
 from __future__ import annotations
 

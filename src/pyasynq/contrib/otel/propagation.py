@@ -29,16 +29,16 @@ _HEADERS: Final = ("traceparent", "tracestate", "baggage")
 _PLAIN: Final = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _SAMPLED: Final = 1
 _LONGEST: Final = 8_192
-"""Maximum characters of a header, which any program may have written; a longer one is ignored."""
+"""Maximum number of characters of a header, since any program may write one; longer ones are ignored."""
 
 
 NO_CONTEXT: Final = Context()
 NO_SPAN: Final = get_current_span(NO_CONTEXT).get_span_context()
-"""Invalid span context, which stands for no span."""
+"""Invalid span context, which means that there is no span."""
 
 
 def inject(headers: Mapping[str, str], context: Context, allowed: Collection[str]) -> dict[str, str]:
-    """Return headers with the trace context added, and those entries of the baggage that are allowed."""
+    """Return headers with the trace context added, and with the entries of the baggage that are allowed."""
     carrier = {name: value for name, value in headers.items() if name.lower() not in _HEADERS}
     _TRACE.inject(carrier, context)
     if parent := carrier.get("traceparent"):
@@ -54,7 +54,7 @@ def inject(headers: Mapping[str, str], context: Context, allowed: Collection[str
 
 
 def extract(headers: Mapping[str, str], allowed: Collection[str]) -> Context:
-    """Return the context that headers name; an empty one if they name none, or are damaged."""
+    """Return the trace context in headers; an empty context if there is none, or if it is damaged."""
     if not headers:
         return NO_CONTEXT
     if len(headers) == 1 and (plain := _PLAIN.fullmatch(headers.get("traceparent", ""))):
@@ -76,16 +76,16 @@ def extract(headers: Mapping[str, str], allowed: Collection[str]) -> Context:
 
 
 def get_span_context(context: Context) -> SpanContext:
-    """Return the span context of a context; an invalid one if it has none."""
+    """Return the span context of a context; an invalid span context if the context has no span."""
     return get_current_span(context).get_span_context()
 
 
 def format_ids(context: SpanContext) -> dict[str, str]:
-    """Return the fields of log records that name a span."""
+    """Return the fields that link log records to a span: its trace id and span id."""
     return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
 
 
 def find_link(context: Context) -> Link | None:
-    """Return a link to the span of a context; None if it has none."""
+    """Return a link to the span of a context; None if the context has no span."""
     span_context = get_span_context(context)
     return Link(span_context) if span_context.is_valid else None

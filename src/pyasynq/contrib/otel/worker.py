@@ -62,7 +62,7 @@ class WorkerTracing:
         self._tracer = names.get_tracer(tracer_provider)
         self._early: EarlySampling | None = None
         self._is_resolved = False
-        """Whether `_early` is known: not before the global tracer provider is set."""
+        """Whether `_early` is final, which it is only once the global tracer provider has been set."""
         meter = names.get_meter(meter_provider)
         self._consumed = meter.create_counter(
             "messaging.client.consumed.messages", "{message}", "Number of attempts that began."
@@ -81,7 +81,7 @@ class WorkerTracing:
         self._by_type = name == "type"
         self._body_size = body_size
         self._attributes: dict[str, dict[str, Any]] = {}
-        """Common attributes of all spans and metrics, by queue; an entry never changes."""
+        """Attributes that all spans and metrics of a queue share, by queue; an entry never changes."""
 
     async def __call__(self, task: Task, call_next: AsyncHandler) -> Any:
         """Run the handler within a span."""
@@ -105,10 +105,10 @@ class WorkerTracing:
             context_api.detach(token)
 
     def _decide(self, early: EarlySampling, creation: Context) -> tuple[int, Context | None]:
-        """Decide before the span is made whether it is sampled.
+        """Decide whether a span is sampled, before it is made (head sampling).
 
         Returns:
-            The trace id for a sampled root span, else 0; and for a dropped span its context, else None.
+            The trace id of a sampled root span, otherwise 0; and the context of a dropped span, else None.
         """
         parent = get_span_context(creation)
         if not self._is_child or not parent.is_valid:
