@@ -59,7 +59,7 @@ class DroppedSpan(NonRecordingSpan):
         self._made: WeakKeyDictionary[RunningTask, SpanContext] = WeakKeyDictionary()
 
     def get_span_context(self) -> SpanContext:
-        """Return a span context for the running attempt, marked "not sampled"; an invalid one without attempt."""
+        """Return a context, marked "not sampled", for the running attempt; an invalid one outside an attempt."""
         running = current_task.get(None)
         if running is None:
             return NO_SPAN
