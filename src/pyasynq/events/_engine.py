@@ -319,7 +319,7 @@ class WorkerMeasured(NamedTuple):
 
     Attributes:
         server_id: id of the server.
-        counts: counts of attempts by their end since the last event, by queue and task type.
+        counts: counts of the attempts that ended since the last event, by queue and task type.
         running: number of attempts that run now, for each queue that is served.
         slots: number of attempts that may run at once; 0 for a consumer.
         busy_seconds: total running time of all attempts since the last event, in seconds.

@@ -47,7 +47,7 @@ class TickPaused(NamedTuple):
 
 
 class TicksMissed(NamedTuple):
-    """Missed ticks up to this one are skipped, since `misfire` is skip: no scheduler ran or reached Redis."""
+    """Missed ticks up to this one are skipped (misfire `skip`), as no scheduler ran or could reach Redis."""
 
     entry_id: str
     spec: str

@@ -24,7 +24,7 @@ OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-
 NO_EXEMPLARS: Final[Mapping[tuple[str, ...], Mapping[int, Exemplar]]] = MappingProxyType({})
 _TOTAL: Final = "_total"
 _EXACT: Final = 1e15
-"""Upper limit for writing a float that is a whole number without a fraction and exponent."""
+"""Limit below which a float that is a whole number is written without a fraction or an exponent."""
 
 
 class Exemplar(NamedTuple):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .shown import Shown
 
 REPORTED_OUTPUT: Final = 3_000
-"""Number of bytes in a report of each output stream: at most its last 3,000."""
+"""Maximum number of bytes in a report that are from the end of each output stream."""
 COMMAND_STATES: Final = ("running", "done", "retried", "archived", "snoozed", "stopped", "lost")
 """States of a command; `lost` means that its instance stopped reporting before the command ended."""
 _LOST_SECONDS: Final = 150

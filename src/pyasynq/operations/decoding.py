@@ -239,5 +239,5 @@ def _guess_bytes(data: bytes, depth: int) -> Any:
 
 
 def is_text(text: str) -> bool:
-    """Return whether text is readable: of control characters, it has only line breaks, tabs and ESC."""
+    """Return whether text is readable: it has no control characters but line breaks, tabs and ESC."""
     return text.isprintable() or not any(letter < " " and letter not in "\t\n\r\x1b" for letter in text)

@@ -15,7 +15,7 @@ def export_line(task: TaskInfo) -> str:
     """Return a task as JSON in one line, as the user sees it.
 
     UTF-8 bytes are written as text, other bytes as Base64 in a field whose name ends in `_base64`. Timestamps
-    ISO 8601, durations in seconds. Fields without a value are left out.
+    are in ISO 8601, durations in seconds. Fields without a value are left out.
     """
     facts: dict[str, Any] = {
         "id": task.id,

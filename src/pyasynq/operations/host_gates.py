@@ -20,7 +20,7 @@ class GateAnswer:
     """Answer of the limiter of a host: number of admitted requests, and seconds to wait."""
 
     admitted: int
-    """Number of admitted requests: this many from the beginning of the ids that `enter` was given."""
+    """Number of admitted requests, which are the first of the requests that were given to `enter`."""
     throttled: float
     """Seconds until the host may be called, after it has asked for a pause (429 or 503); otherwise 0."""
     wait: float

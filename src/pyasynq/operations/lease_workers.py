@@ -200,7 +200,7 @@ def _merge(
 
 
 def _cut(items: Iterable[Any], most: int, measure: Any) -> list[Any]:
-    """Return the first items, as many as have at most `most` characters together."""
+    """Return the first items, as long as their total length is at most `most` characters."""
     kept, left = [], most
     for one in items:
         left -= measure(one)

@@ -118,7 +118,7 @@ class Targets:
 
     @property
     def names(self) -> list[str]:
-        """Ids of all tasks in one list, those of each queue together."""
+        """List of the ids of all tasks, one queue after another."""
         return [task_id for ids in self.ids.values() for task_id in ids]
 
 

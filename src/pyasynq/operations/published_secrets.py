@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyasynq.task_types import TaskTypeInfo
 
 LIFETIME_SECONDS: Final = 60.0
-"""Seconds for which published names are cached; so long, a newly declared secret field may still be shown."""
+"""Seconds for which published names are cached. Until then, a newly declared secret may be shown."""
 
 
 class PublishedSecrets:

@@ -224,7 +224,7 @@ INFO_FILTERS: Final[dict[str, Callable[[Any, Shown], Any]]] = {
     "TaskEvent": _cut_event,
     "WorkerInfo": _cut_worker,
 }
-"""Filters by the name of a class in `pyasynq.info`; names, so that unused classes are not imported."""
+"""Filters by the name of a class in `pyasynq.info`, so that unused classes need not be imported."""
 
 
 def _find_info_filter(kind: type) -> Callable[[Any, Shown], Any] | None:

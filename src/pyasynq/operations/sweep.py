@@ -58,7 +58,7 @@ _KEPT_GAP: Final = timedelta(minutes=1)
 
 
 class _Archive(NamedTuple):
-    """Figures of a queue's archive, which tell that the archive may have changed since the last search.
+    """Figures of a queue's archive. If one of them changes, the poison tasks in it are counted again.
 
     Attributes:
         size: number of archived tasks.
@@ -291,7 +291,7 @@ class Sweep:
 
 
 def _share(positions: int, queues: int, most: int) -> int:
-    """Return the even share of a queue in these positions, at least 1 and at most `most`."""
+    """Return an equal share of these positions for each queue: at least 1, and at most `most`."""
     return min(most, max(1, positions // max(1, queues)))
 
 

@@ -59,7 +59,7 @@ class DroppedSpan(NonRecordingSpan):
         self._made: WeakKeyDictionary[RunningTask, SpanContext] = WeakKeyDictionary()
 
     def get_span_context(self) -> SpanContext:
-        """Return a context, marked "not sampled", for the running attempt; an invalid one outside an attempt."""
+        """Return the running attempt's context, marked "not sampled"; outside an attempt an invalid context."""
         running = current_task.get(None)
         if running is None:
             return NO_SPAN

@@ -59,7 +59,7 @@ class Operator(
         read_only: refuse every change.
         environment: name of the environment; in `production` operations need the typed number of tasks.
         redactor: replaces secrets; by default, values with the built-in names.
-        show: function that presents payloads and results in a custom format as text.
+        show: function that turns payloads and results in a custom format into readable text.
         types: task types of the user's application; they override types that workers have published.
         timeout: maximum seconds of one call to Redis, including reconnecting and resending.
         clock: source of the present time.

@@ -37,7 +37,7 @@ MAX_JSON_BYTES: Final = 256_000
 """Maximum size in bytes of a payload that is decoded as JSON, since decoding blocks the event loop."""
 
 MAX_TEXT: Final = 1_000_000
-"""Maximum bytes or characters of a value in which a text is sought, since that blocks the event loop."""
+"""Maximum bytes or characters of a value that are searched for a text, since that blocks the event loop."""
 
 _MISSING: Final = object()
 

@@ -64,7 +64,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class NumberRange:
-    """Range of numbers, with or without its bounds; a bound None means that there is none."""
+    """Range of numbers, with or without its bounds; None for no lower or no upper bound."""
 
     low: Decimal | None
     high: Decimal | None
