@@ -45,7 +45,7 @@ def options_of_key(key: str, user: str, content: bytes, options: Mapping[str, An
 
 
 def has_other_content(headers: Mapping[str, str], info: TaskInfo) -> bool:
-    """Return whether a key's task is from another request, whose fingerprint differs from that in `headers`."""
+    """Return whether a key's task is from another request than `headers`, as their fingerprints differ."""
     wanted, found = headers.get(FINGERPRINT_HEADER), info.headers.get(FINGERPRINT_HEADER)
     return bool(info.enqueue_status is EnqueueStatus.EXISTING and wanted and found and wanted != found)
 

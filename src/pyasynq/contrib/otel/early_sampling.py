@@ -59,7 +59,7 @@ class DroppedSpan(NonRecordingSpan):
         self._made: WeakKeyDictionary[RunningTask, SpanContext] = WeakKeyDictionary()
 
     def get_span_context(self) -> SpanContext:
-        """Return the running attempt's context, marked "not sampled"; outside an attempt an invalid context."""
+        """Return the context of the running attempt, marked "not sampled"; an invalid one if none runs."""
         running = current_task.get(None)
         if running is None:
             return NO_SPAN
