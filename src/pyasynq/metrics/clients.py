@@ -23,7 +23,7 @@ class EnqueueMetrics:
     Args:
         max_types: number of task types with a label value of their own; all others are counted under
             `_other`.
-        max_queues: the same for queues.
+        max_queues: number of queues with a label value of their own, likewise.
     """
 
     def __init__(self, *, max_types: int = MAX_TYPES, max_queues: int = MAX_QUEUES) -> None:

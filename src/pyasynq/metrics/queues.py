@@ -66,7 +66,7 @@ class QueueMetrics:
     Args:
         target: URL of Redis, as for `Client`; or an operator, which then chooses the queues and stays open.
         queues: patterns of the queues that are shown.
-        max_queues: number of queues with a label value of their own; all others are added up under `_other`.
+        max_queues: number of queues with a label value of their own; all others are summed under `_other`.
         memory: whether to estimate the memory of queues; each reading does so for 10 to 50 queues.
         attention: whether to add attention findings, which reads all queues once more.
         share: lifetime of a cached reading, as a multiple of the time that it took.

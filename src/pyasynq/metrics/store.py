@@ -1,4 +1,4 @@
-"""Store of counters, gauges and histograms, which merges those of several processes."""
+"""Store of counters, gauges and histograms, which merges the metrics of several processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MetricStore:
 
     Args:
         max_types: number of values of the label `type`; the others are counted under `_other`.
-        max_queues: the same for the label `queue`.
+        max_queues: number of values of the label `queue`; the others are counted under `_other`.
     """
 
     def __init__(self, *, max_types: int = MAX_TYPES, max_queues: int = MAX_QUEUES) -> None:
@@ -71,12 +71,12 @@ class MetricStore:
                 numbers[-1] += value
 
     def set_exemplar(self, name: str, labels: Sequence[str], exemplar: Exemplar) -> None:
-        """Store an exemplar for the bucket of its value in a histogram, in place of the earlier one."""
+        """Store an exemplar of a histogram; it replaces the earlier exemplar of the same bucket."""
         with self._lock:
             self._set_exemplar(FAMILIES[name], labels, exemplar)
 
     def set_gauges(self, name: str, values: Mapping[tuple[str, ...], float], source: str = "") -> None:
-        """Set a gauge of a source for all label values at once; label values not given become 0."""
+        """Set all values of a gauge of a source; label values that are not given become 0."""
         family = FAMILIES[name]
         with self._lock:
             kept = self._gauges.setdefault(source, {}).setdefault(name, {})

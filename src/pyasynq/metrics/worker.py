@@ -77,7 +77,7 @@ class WorkerMetrics:
     Args:
         max_types: number of task types with a label value of their own; all others are counted under
             `_other`.
-        max_queues: the same for queues.
+        max_queues: number of queues with a label value of their own, likewise.
         type_histograms: whether histograms are kept for each task type, or for queues alone.
     """
 

@@ -51,7 +51,7 @@ SCOPES: Final[Mapping[str, frozenset[AnyPermission]]] = MappingProxyType(
         "admin": ROLES["admin"] | frozenset(ProgramPermission),
     }
 )
-"""Permissions of each scope of a key; `admin` has those of all others."""
+"""Permissions of a key, by scope; the scope `admin` has the permissions of all other scopes."""
 ADMIN_SCOPE: Final = "admin"
 
 _TEXT: Final = re.compile(r"(pq_([0-9a-f]{12})_([0-9a-f]{64}))_([0-9a-f]{8})", re.ASCII)

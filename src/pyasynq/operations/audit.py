@@ -314,7 +314,7 @@ def _describe_names(values: Sequence[Any], redactor: Redactor) -> str:
 
 
 def _find_queues(result: Any) -> tuple[str, ...]:
-    """Return the queues that the result of a call names, such as those in which a query found tasks."""
+    """Return the queues that the result of a call names, such as the queues of a started operation."""
     return result.concerns[:_MAX_NAMES] if isinstance(result, OperationInfo) else ()
 
 

@@ -133,7 +133,7 @@ class DeliverySlot:
 class DeliveryReport:
     """Requests of one type to one host, counted by one instance of the task service, which updates it.
 
-    Times are Unix times; 0 means that the event has not occurred.
+    Timestamps are Unix times in seconds; 0 means that the event has not occurred.
     """
 
     host: str
@@ -183,7 +183,7 @@ def judge_requests(calls: int, good: int, *, is_throttled: bool) -> str:
 
     Args:
         calls: number of requests.
-        good: number of those with a 2xx answer.
+        good: number of requests with a 2xx answer.
         is_throttled: whether the host throttles us now.
     """
     if is_throttled:

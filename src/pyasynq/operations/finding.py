@@ -40,7 +40,10 @@ class AttentionFinding:
     severity: int
     """Severity from 1 (can wait) to 5 (tasks are being lost, or nothing runs)."""
     sentence: str
-    """One sentence with the numbers; control characters of text from outside are escaped."""
+    """Description of the condition in one sentence, with counts and durations.
+
+    Control characters in foreign text are escaped.
+    """
     action: FindingAction
     query: str = ""
     """Query that finds the tasks; empty if no tasks are concerned."""

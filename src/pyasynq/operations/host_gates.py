@@ -39,7 +39,7 @@ class HostGate:
         operator: operator with which the instance reaches Redis.
         host: name of the host.
         rate: rate of requests; None for no limit.
-        concurrency: requests at once; None for no limit.
+        concurrency: maximum number of concurrent requests; None for no limit.
     """
 
     def __init__(

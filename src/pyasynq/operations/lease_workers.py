@@ -61,7 +61,7 @@ class LeaseWorker:
 
     @property
     def state(self) -> str:
-        """State: `working`, `waiting` for tasks, or `away` if it does neither."""
+        """State: `working` on tasks, `waiting` for tasks, or `away` if it does neither of these."""
         return "working" if self.at_work else "waiting" if self.parked else "away"
 
 

@@ -36,7 +36,7 @@ NUMBER_FROM: Final = 1_000
 """Number of tasks above which the user must type the number to confirm; in production always."""
 PRODUCTION: Final = "production"
 MAX_REFUSED: Final = 1_000
-"""Maximum number of skipped tasks that an operation's record lists with the reason; others are counted."""
+"""Maximum number of skipped tasks that an operation's record lists with a reason; others are only counted."""
 
 
 class Act(enum.StrEnum):
@@ -232,7 +232,7 @@ class OperationInfo:
 
     @property
     def concerns(self) -> tuple[str, ...]:
-        """All queues of the operation: those of its tasks, and the target of a move."""
+        """All queues of the operation: the queues of its tasks, and the target queue of a move."""
         return (*self.queues, self.target) if self.target else self.queues
 
     @property

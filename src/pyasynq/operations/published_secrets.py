@@ -28,13 +28,13 @@ class PublishedSecrets:
         return self._read_at is None or self._clock() - self._read_at > LIFETIME_SECONDS
 
     def learn(self, types: Iterable[TaskTypeInfo]) -> None:
-        """Replace the known secret fields by those in the workers' current descriptions."""
+        """Replace the known secret fields by the secret fields in the workers' current descriptions."""
         found = [one for one in types if one.secrets]
         self._by_type = {one.type: one.secrets for one in found if not one.is_prefix}
         self._by_prefix = {one.type: one.secrets for one in found if one.is_prefix}
         self._read_at = self._clock()
 
     def fields_of(self, task_type: str) -> tuple[str, ...]:
-        """Return the secret fields of a type, including those of all registered prefixes of its name."""
+        """Return the secret fields of a type, including the fields of all registered prefixes of its name."""
         prefixed = [names for prefix, names in self._by_prefix.items() if task_type.startswith(prefix)]
         return tuple(name for names in (self._by_type.get(task_type, ()), *prefixed) for name in names)

@@ -1,7 +1,7 @@
 """Redaction: secrets in payloads, results, headers and errors are replaced before anyone sees them.
 
 A value is a secret if its name matches `SECRET_NAMES`. In JSON and MessagePack the value of such a field is
-replaced as a whole, whatever it holds. In text, such as errors, these are replaced: the text after `name=` or
+replaced as a whole, of any type. In text, such as errors, these are replaced: the text after `name=` or
 `name:`, secrets of the task's payload and headers, passwords in URLs, and Bearer or Basic credentials. A
 payload, or a string in JSON, counts as such text only if a secret or its name is in it. Bytes in any other
 format are withheld as a whole if the name of a secret is in them.

@@ -26,7 +26,7 @@ class RequestRate:
     period: float
     """Length of the period in seconds."""
     burst: int
-    """Number of requests that may come at once after an idle time (size of the bucket)."""
+    """Number of requests that may come in a burst after an idle time (size of the bucket)."""
 
     @property
     def window(self) -> tuple[int, int]:

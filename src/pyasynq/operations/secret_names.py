@@ -17,7 +17,7 @@ Paths: TypeAlias = "frozenset[tuple[str, ...]]"
 """Remaining steps of the path to each secret below a JSON value; an empty path means that value itself."""
 
 SecretFields: TypeAlias = "Callable[[str], Iterable[str]]"
-"""Names and paths of the secret fields of a task type, such as those that its worker has published."""
+"""Type of a function that returns the names and paths of the secret fields of a task type."""
 
 ANY: Final = "[]"
 NO_PATHS: Final[Paths] = frozenset()

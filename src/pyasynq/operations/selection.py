@@ -34,7 +34,7 @@ class Budget:
     """Limits of one call of a search, after which the caller decides whether to continue."""
 
     positions: int = 100_000
-    """Maximum number of positions that are examined, or of ids that are looked up."""
+    """Maximum number of positions that are examined, or number of ids that are looked up."""
     seconds: float = 2.0
     """Maximum seconds of work; the time that the caller spends on results does not count."""
 

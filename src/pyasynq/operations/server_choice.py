@@ -25,7 +25,7 @@ def choose_servers(
     version: str = "",
     engine_version: str = "",
 ) -> list[ServerInfo]:
-    """Return the live servers with these ids, or those that run a version.
+    """Return the live servers with these ids, or the live servers that run a version.
 
     The version is that of the application or of pyasynq; if both are given, a server must run both.
 

@@ -75,14 +75,14 @@ _NOT_SEARCHED: Final = (_Archive(-1, -1, has_poisoned=False), NO_POISON)
 
 
 class _Past(NamedTuple):
-    """Statistics of recent attempts by task type, and numbers of poison tasks; each by queue."""
+    """By queue: statistics of recent attempts by task type, and the number of poison tasks."""
 
     activity: Mapping[str, Mapping[str, Activity]]
     poison: Mapping[str, PoisonCount]
 
 
 class _Signs(NamedTuple):
-    """Signs of stuck tasks, and last ticks of schedules; each by queue."""
+    """By queue: signs of stuck tasks, and the last ticks of schedules."""
 
     vitals: Mapping[str, QueueVitals]
     ticks: Mapping[str, Mapping[str, int]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Thresholds:
     """Thresholds of the attention detectors; times are in seconds.
 
-    A queue's own `wait_objective`, set by `Operator.set_wait_objective`, overrides the one here.
+    An objective that `Operator.set_wait_objective` has set for a queue overrides `wait_objective`.
     """
 
     wait_objective: float = 300.0

@@ -33,7 +33,7 @@ class Subject(enum.Enum):
     SERVERS = "all queues of some servers"
     """The argument `server_ids`, or `version` and `engine_version`: every queue of each of these servers."""
     ENTRY = "the queue of a schedule"
-    """The queue of the schedule that the argument `entry_id` names: the one into which it enqueues."""
+    """The argument `entry_id`: the queue into which this schedule enqueues."""
     TARGETS = "the queues of some tasks"
     """The arguments `targets` and `act`: every queue of the tasks, also with the permission of the act."""
     OPERATION = "the queues of an operation"

@@ -163,7 +163,7 @@ class OperatorBase:
         return other
 
     async def note_refused_request(self, request: str, why: str, *, queues: tuple[str, ...] = ()) -> None:
-        """Record in the audit that an interface, such as the dashboard, refused a change by itself.
+        """Record in the audit that an interface, such as the dashboard, has refused a change before any call.
 
         Args:
             request: method and path of the request, such as `POST /queues/emails/pause`.

@@ -241,7 +241,7 @@ class OperationRunner:
         return self._acts.size_limit(self._size)
 
     async def _step(self, chunk: StepTasks) -> Stepped:
-        """Act on the tasks of a step that still match the query; report the others as changed in the result.
+        """Act on the tasks of a step that still match the query; report all other tasks as `changed`.
 
         The script itself tests queue, id and state.
         """

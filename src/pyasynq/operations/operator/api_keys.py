@@ -86,7 +86,7 @@ class ApiKeyOperator(SearchOperator):
 
         Args:
             key_id: id of the key, which stays.
-            overlap: time for programs to switch to the new text; 0 ends the former one at once.
+            overlap: time for which the former secret stays valid, so that programs can switch; 0 for no time.
             reason: why, for the audit.
 
         Raises:

@@ -59,13 +59,13 @@ class BulkOperator(OperatorBase):
     async def run_all_tasks(
         self, queue: str, state: TaskState | str, *, group: str = "", reason: str = ""
     ) -> BulkResult:
-        """Put all scheduled, retry or archived tasks, or those of a group, at the end of the queue."""
+        """Put all scheduled, retry or archived tasks, or all tasks of a group, at the end of the queue."""
         return await self._inspector.run_all(queue, state, group=group)
 
     async def archive_all_tasks(
         self, queue: str, state: TaskState | str, *, group: str = "", trim: bool = False, reason: str = ""
     ) -> BulkResult:
-        """Archive all pending, scheduled or retry tasks, or those of a group.
+        """Archive all pending, scheduled or retry tasks, or all tasks of a group.
 
         Raises:
             ArchiveFullError: without `trim`, when older archived tasks would be deleted to make room.
@@ -75,7 +75,7 @@ class BulkOperator(OperatorBase):
     async def delete_all_tasks(
         self, queue: str, state: TaskState | str, *, group: str = "", reason: str = ""
     ) -> BulkResult:
-        """Delete all tasks of a state that is not active, or those of a group, and release their locks."""
+        """Delete all tasks of a state other than active, or all tasks of a group, and release their locks."""
         return await self._inspector.delete_all(queue, state, group=group)
 
     async def import_tasks(

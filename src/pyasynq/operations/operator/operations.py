@@ -156,7 +156,7 @@ class OperationOperator(SearchOperator):
         return await self._create(act, scope, tasks, options, reason=reason, key=key, request=request)
 
     async def operations(self, limit: int = 50) -> list[OperationInfo]:
-        """Return the newest operations, as far as the user sees all their queues."""
+        """Return the newest operations whose queues the user sees all."""
         names = (await self._inspector.run(list_operations()))[:limit]
         plans = [read_operation(name) for name in names]
         found = []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MOST_TASKS: Final = 1_000_000_000
 _MOST_POSITIONS: Final = 1_000_000_000
 _MOST_SECONDS: Final = 3_600.0
-"""Maximum seconds of work of an export, whose caller waits for all of it."""
+"""Maximum seconds of work of an export, since its caller waits for all of it."""
 
 
 class SearchOperator(OperatorBase):

@@ -102,7 +102,7 @@ class ServerOperator(OperatorBase):
         """Ask several servers to shut down with their workers: some by their ids, or all of a version.
 
         The user needs the permission for all queues of each server. A version leaves out servers without a
-        queue that the user sees. A server that ends meanwhile is reported as ended.
+        queue that the user sees. A server that ends during the call is reported as ended.
 
         Args:
             server_ids: ids of servers; None for all of the version.
@@ -156,7 +156,7 @@ class ServerOperator(OperatorBase):
         return prefer_types(self._types, await self._inspector.task_types())
 
     async def schedules(self) -> list[SchedulerEntryInfo]:
-        """Return the periodic tasks of all running schedulers, as far as the user sees their queues."""
+        """Return the entries (periodic tasks) of all running schedulers whose queues the user sees."""
         return await self._inspector.scheduler_entries()
 
     async def schedule_events(
@@ -187,7 +187,7 @@ class ServerOperator(OperatorBase):
         return await self._inspector.unpause_entry(entry_id)
 
     async def run_schedule(self, entry_id: str, *, key: str = "", reason: str = "") -> EntryRun:
-        """Enqueue the task of a schedule now, as `Inspector.run_entry`; its own times stay as they are.
+        """Enqueue the task of a schedule now, as `Inspector.run_entry`; the times of its ticks do not change.
 
         Args:
             entry_id: id of the schedule.
@@ -214,7 +214,7 @@ class ServerOperator(OperatorBase):
         return await self._inspector.redis_report()
 
     async def redis_info(self) -> dict[str, str]:
-        """Return the fields of Redis' INFO; of a cluster, those of CLUSTER INFO."""
+        """Return the fields of Redis' INFO; for a cluster, the fields of CLUSTER INFO."""
         return await self._inspector.redis_info()
 
     async def redis_texts(self) -> RedisTexts:

@@ -83,8 +83,8 @@ class TaskOperator(OperatorBase):
     ) -> dict[str, ErrorReport]:
         """Return what `errors` returns for many queues, which are read in shared pipelines.
 
-        The arguments are those of `errors`, and `scan` counts for each queue. None is all queues that the
-        user sees.
+        The arguments are the same as for `errors`; `scan` is a limit for each queue. `queues=None` means all
+        queues that the user sees.
         """
         names = await self._inspector.queues() if queues is None else list(dict.fromkeys(queues))
         return await self._inspector.error_reports(names, state, scan=scan, since=since, until=until)

@@ -76,7 +76,7 @@ class Known:
 
 
 def complete(text: str, caret: int, known: Known) -> list[Completion]:
-    """Return at most 20 completions of the word before the caret, the likeliest first.
+    """Return at most 20 completions of the word before the caret, the most probable first.
 
     Args:
         text: the query typed so far.

@@ -210,7 +210,7 @@ _TABLE: Final = (
 )
 
 FIELDS: Final = {field.name: field for field in _TABLE}
-"""Every field by its name; those with a path end in a dot."""
+"""Every field by its name; the name of a field with a path ends in a dot."""
 
 WORD: Final = Field(
     "",

@@ -209,7 +209,7 @@ def _length(one: ScanText | ScanNumber) -> int:
 
 
 def _tests_for_redis(clause: Clause, test: ValueTest, masks: Sequence[str] | None, now: int) -> _Groups:
-    """Return tests by which Redis prefilters a clause: all matching tasks pass, and others may pass too."""
+    """Return tests by which Redis prefilters a clause: every match passes them, and some other tasks may."""
     field = clause.field
     if field.kind not in {Kind.NUMBER, Kind.SIZE, Kind.PAST, Kind.PATH} or field.name == "header.":
         return _texts_of_test(clause, test, masks)
