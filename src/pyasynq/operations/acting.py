@@ -21,7 +21,7 @@ _SMALLEST_STEP: Final = 20
 _TARGET: Final = 0.0045
 """Target duration of a step in seconds; no single step may block other clients for more than 10 ms."""
 _SAMPLES: Final = 5
-"""Number of recent steps in the estimate, which takes the fastest one: delays only make a step slower."""
+"""Number of recent steps from which the fastest one is taken, since delays only make a step slower."""
 
 
 class StepPace:

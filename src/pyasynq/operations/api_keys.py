@@ -70,7 +70,7 @@ class KeySecret:
     """SHA-256 of the secret, in hexadecimal digits."""
     made_at: datetime
     expires_at: datetime | None = None
-    """Time at which the secret ends; None if it ends together with its key."""
+    """Time at which the secret expires; None if it expires together with its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class ApiKey:
         return frozenset(SCOPES if ADMIN_SCOPE in self.scopes else self.scopes)
 
     def to_user(self, address: str = "") -> User:
-        """Return the user for a program with this key, and its permissions; the audit names it `key:ID`."""
+        """Return a user with the permissions of this key, for a program; the audit names it `key:ID`."""
         permissions = {one for scope in self.scopes for one in SCOPES.get(scope, ())}
         return User(f"key:{self.id}", dict.fromkeys(permissions, self.patterns), "", "key", address)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .snapshot import Snapshot
 
 MAX_FINDINGS: Final = 1_000
-"""Maximum number of findings; above it, the least severe ones are left out."""
+"""Maximum number of findings; if there are more, the least severe findings are left out."""
 
 
 def find_attention(
@@ -33,7 +33,7 @@ def find_attention(
 
     Args:
         snapshot: the newest snapshot.
-        earlier: a snapshot from up to ten minutes before; without one, lost servers are not noticed.
+        earlier: a snapshot from up to ten minutes before; if it is None, lost servers are not noticed.
         snoozes: snoozes that have not ended.
         thresholds: thresholds of the detectors.
     """

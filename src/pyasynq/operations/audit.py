@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from .verbs import Verb
 
 LOGGER: Final = logging.getLogger("pyasynq.audit")
-"""Log that receives a record for each entry, with its fields in `record.audit`."""
+"""Logger that receives a record for each audit entry; the record's attribute `audit` has the fields."""
 
 OUTCOME_STARTED: Final = "started"
-"""Outcome of an entry that announces a change; it is replaced when the change has ended."""
+"""Outcome of an entry that announces a change; the final outcome replaces it when the change has ended."""
 OUTCOME_DONE: Final = "done"
 OUTCOME_FAILED: Final = "failed"
 OUTCOME_REFUSED: Final = "refused"
@@ -60,7 +60,7 @@ class AuditEntry:
     outcome: str = OUTCOME_STARTED
     """`started`, `done`, `failed` or `refused`. A change that stays `started` was interrupted."""
     error: str = ""
-    """Reason why the call failed or was refused; empty if it did not."""
+    """Reason why the call failed or was refused; empty if the call succeeded."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Counts from the result, such as the number of tasks done and of tasks refused."""
     before: str = ""

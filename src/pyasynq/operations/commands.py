@@ -44,16 +44,16 @@ class HostedCommand:
         program: path of the program.
         host: name of the machine.
         state: one of `COMMAND_STATES`.
-        started: when it was started.
-        ended: when it ended; None while it runs.
-        end: how it ended, such as `exit code 3`; empty while it runs.
+        started: time at which the command was started.
+        ended: time at which the command ended; None while it runs.
+        end: the way in which the command ended, such as `exit code 3`; empty while it runs.
         reason: error of the attempt; empty if the attempt has not failed.
         cpu: CPU time of all its processes, in seconds; None until it has ended.
         memory: largest resident set of one of its processes, in bytes; None until it has ended.
         out: the last part of its standard output.
-        out_bytes: bytes of its standard output.
+        out_bytes: size of its whole standard output, in bytes.
         err: the last part of its standard error.
-        err_bytes: bytes of its standard error.
+        err_bytes: size of its whole standard error, in bytes.
     """
 
     id: str

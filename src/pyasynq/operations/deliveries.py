@@ -27,7 +27,7 @@ SLOT_SECONDS: Final = 600
 _SLOTS: Final = 6
 """Number of ten-minute slots in a report, which thus covers an hour."""
 TIME_BOUNDS: Final = tuple(0.001 * 2 ** (step / 2) for step in range(44))
-"""Upper bounds of the histogram of durations in seconds: 1 ms to 50 min, each 1.41 times the one before."""
+"""Upper bounds of the duration histogram's buckets, in seconds: from 1 ms, each 1.41 times the one before."""
 UNANSWERED: Final = "none"
 """Status class of requests without an answer; the other classes are `1xx` to `5xx`."""
 HIDDEN_VALUE: Final = "(hidden)"
@@ -87,9 +87,10 @@ class HostDeliveries:
         queue: name of the tasks' queue, which is also their task type.
         statuses: number of requests by class of their answer: `2xx` and so on, or `none` for no answer.
         times: histogram of durations: number of requests in each bucket.
-        throttled_since: when the host began to throttle our requests; None if it does not now.
+        throttled_since: time at which the host began to throttle our requests; None if it does not throttle
+            them now.
         throttled_until: time until which no request is sent to the host.
-        gone_at: when the host last said that the endpoint is gone; None if it has not.
+        gone_at: time of the host's last answer that the endpoint is gone; None if there was no such answer.
         seen: when a request last ended.
         failed: the newest request whose attempt failed.
     """

@@ -22,9 +22,9 @@ class GateAnswer:
     admitted: int
     """Number of admitted requests, which are the first of the requests that were given to `enter`."""
     throttled: float
-    """Seconds until the host may be called, after it has asked for a pause (429 or 503); otherwise 0."""
+    """Seconds until requests may continue after the host's answer 429 or 503; 0 if it is not throttled."""
     wait: float
-    """Seconds until the bucket has a token; 0 if it has one, or if the host has no rate."""
+    """Seconds until the bucket has a token; 0 if there is a token now, or if the host has no rate limit."""
     left: int
     """Number of tokens in the bucket after this answer; 0 if the host has no rate."""
 

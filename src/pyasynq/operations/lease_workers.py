@@ -35,13 +35,13 @@ class LeaseWorker:
 
     Attributes:
         id: id of the worker, derived from key, name, process id and host.
-        name: as the worker gives it; empty if it gives none.
+        name: name that the worker gives; empty if it gives none.
         language: programming language that the worker reports, such as `php 8.3`.
-        version: version of the worker's program or library, as the worker gives it.
-        pid: process id; None if it gives none.
-        host: as the worker gives it, else the address from which it asked.
+        version: version that the worker gives of its program or library.
+        pid: process id that the worker gives; None if it gives none.
+        host: host name that the worker gives, or else the address from which its requests come.
         key_id: id of its API key.
-        queues: queues that it polled last, and queues of its tasks.
+        queues: queues of the worker's last poll, and queues of its leased tasks.
         parked: number of its long polls that wait for tasks.
         at_work: number of tasks that it has leased, at most 100.
         seen: time of its last request.

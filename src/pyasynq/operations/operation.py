@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_IDS: Final = 10_000
 """Largest number of tasks that an operation may name by their ids."""
 MAX_FOUND: Final = 200_000
-"""Largest number of tasks that an operation's query may find: its record takes about 12 MB."""
+"""Maximum number of tasks that an operation's query may find; their record takes about 12 MB of memory."""
 TASKS_IN_PART: Final = 1_000
 """Number of tasks in one field (part) of an operation's record."""
 MAX_UNDO_BYTES: Final = 64_000_000
@@ -128,7 +128,7 @@ class Scope(NamedTuple):
     Attributes:
         queues: queues of its tasks.
         total: number of its tasks.
-        query: query that found the tasks; empty if they were named by ids.
+        query: query that found the tasks; empty if the operation was given their ids.
         undoes: id of the deletion that it undoes; empty if it undoes none.
     """
 
@@ -222,13 +222,13 @@ class OperationInfo:
     """Queue, id and reason of the first 1,000 tasks that were left unchanged."""
     error: str = ""
     query: str = ""
-    """Query that selected the tasks; empty if they were given by id."""
+    """Query that selected the tasks; empty if the operation was given their ids."""
     undoes: str = ""
     """Id of the operation that this one undoes; empty if it undoes none."""
     target: str = ""
     """Queue to which a move brings the tasks; empty for other acts."""
     is_orphaned: bool = False
-    """Whether the operation is unfinished and no process runs it any more; `run_operation` continues it."""
+    """Whether the operation is orphaned: unfinished, and run by no process. `run_operation` continues it."""
 
     @property
     def concerns(self) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ class SearchSlots:
         return self
 
     def __enter__(self) -> Self:
-        """Return the slots; entering has already taken one slot."""
+        """Return the semaphore, in which the caller has a slot already."""
         return self
 
     def __exit__(

@@ -41,7 +41,7 @@ class SecretNames(NamedTuple):
         pattern: regular expression of names that are secret for all types; searched anywhere in a name; case
             is ignored.
         fields: published names, in lower case.
-        paths: published paths of more than one step.
+        paths: published paths that have several steps.
         last: the last name of each path, in lower case.
         assignment: pattern of an assignment to a secret in a text.
         is_anchored: whether the pattern must be tested against single names, and cannot be sought in a text.

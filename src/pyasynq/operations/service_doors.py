@@ -35,7 +35,7 @@ class ServiceDoor:
         address: host and port on which it listens.
         host: name of the machine.
         state: one of `DOOR_STATES`.
-        opened: when it was opened.
+        opened: time at which the door was opened.
         workers: number of connections that can run a function.
         clients: number of connections that cannot run a function.
         running: number of jobs that its workers run.

@@ -22,8 +22,8 @@ async def record_sign_out(operator: Operator, session_id: str, until: int) -> No
     Args:
         operator: operator with which the dashboard reaches Redis.
         session_id: unique id of the session.
-        until: Unix second at which its cookie expires. The record expires then, too, or after a week if that
-            is earlier.
+        until: Unix second at which its cookie expires. The record expires at that time, and at the latest
+            after a week.
 
     Raises:
         RedisError: Redis cannot be reached, or refuses.

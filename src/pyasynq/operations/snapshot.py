@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RECENT: Final = timedelta(minutes=10)
 """Age up to which attempts count as recent, for comparison with the 110 minutes before."""
 ACTIVITY_SPAN: Final = timedelta(hours=2)
-"""Age up to which attempts are read: the statistics keep one-minute counts for as long."""
+"""Age up to which attempts are read; one-minute counts in the statistics are kept for this long."""
 
 
 class Activity(NamedTuple):
@@ -61,7 +61,7 @@ class QueueSnapshot:
     activity: Mapping[str, Activity] = field(default_factory=dict)
     """Attempts by task type."""
     poison: PoisonCount = NO_POISON
-    """Poison tasks among the newest archived ones."""
+    """Poison tasks among the newest archived tasks."""
     last_ticks: Mapping[str, int] = field(default_factory=dict)
     """Last tick of each schedule, in Unix seconds; read only while no scheduler runs."""
 

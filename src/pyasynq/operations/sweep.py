@@ -116,7 +116,7 @@ class Sweep:
         """Archive and poison tasks of each queue at its last search."""
 
     async def read(self) -> tuple[Snapshot, Snapshot | None]:
-        """Return the newest snapshot, and one from up to ten minutes before it if there is any.
+        """Return the newest snapshot, and an earlier one from up to ten minutes before, if there is one.
 
         Sweep first if the last snapshot is too old.
 
@@ -131,7 +131,7 @@ class Sweep:
         return snapshot, self._earlier[0] if self._earlier else None
 
     def _get_fresh(self) -> Snapshot | None:
-        """Return the last snapshot; None if it is too old."""
+        """Return the last snapshot; None if another sweep is due."""
         return self._last if self._monotonic() < self._next_at else None
 
     async def _sweep(self) -> Snapshot:

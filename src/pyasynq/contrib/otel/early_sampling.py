@@ -164,6 +164,6 @@ class _GivenTraceId:
 
 
 def _is_of_the_sdk(sampler: Any) -> bool:
-    """Return whether a sampler and all samplers that it delegates to are the SDK's own classes."""
+    """Return whether a sampler, and every sampler that it delegates to, is a class of the SDK itself."""
     parts = (sampler, *(one for one in vars(sampler).values() if hasattr(one, "should_sample")))
     return all(type(one).__module__ == _SDK_SAMPLERS for one in parts)

@@ -95,7 +95,7 @@ def find_retry_storms(
 
 
 def is_storm(one: QueueSnapshot, thresholds: Thresholds) -> bool:
-    """Return whether a queue has a retry storm; a paused one makes no attempts."""
+    """Return whether a queue has a retry storm; a paused queue never has one, since it makes no attempts."""
     recent = one.total.recent
     return (
         not one.info.paused and recent.retried >= thresholds.storm_least and recent.retried > recent.succeeded

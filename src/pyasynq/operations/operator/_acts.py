@@ -49,7 +49,8 @@ class StepTasks(NamedTuple):
         queue: queue of the tasks.
         ids: ids of the tasks.
         state: state that the tasks must have; empty for any.
-        unwanted: ids that no longer match the query; if a move of one has begun, it is still completed.
+        unwanted: ids of tasks that no longer match the query. A move of such a task is completed only if it
+            has begun.
     """
 
     queue: str

@@ -151,7 +151,7 @@ class OperatorBase:
         return present(data, form, task_type=task_type, show=self._show, redactor=self._redactor)
 
     def for_user(self, user: User) -> Self:
-        """Return an operator for another user on the same connections; only closing this one closes them."""
+        """Return an operator for another user on these connections, which its own `close` leaves open."""
         other = type(self).__new__(type(self))
         other._doors = self._doors  # noqa: SLF001 - of the same class
         other._show = self._show  # noqa: SLF001 - as above
@@ -167,8 +167,8 @@ class OperatorBase:
 
         Args:
             request: method and path of the request, such as `POST /queues/emails/pause`.
-            why: why it was refused, such as that another site has sent it (CSRF).
-            queues: queues that it concerns; empty if that is not known.
+            why: reason for the refusal, such as that another site has sent the request (CSRF).
+            queues: queues that the request concerns; empty if they are not known.
         """
         now = self._doors.clock.now().to_datetime()
         entry = describe_request(self.user, request, queues, self._redactor, now=now)

@@ -53,7 +53,7 @@ class Door(Inspector):
         since: datetime | None,
         until: datetime | None,
     ) -> dict[str, ErrorReport]:
-        """Return the error reports of queues, many in one pipeline to each node; raise the first error."""
+        """Return the error reports of queues, read in pipelines for each node; raise the first error."""
         check_whole("scan", scan, 1)
         sizes = await self.state_counts(queues, inspecting.reports.parse_error_state(state))
         reports: dict[str, ErrorReport] = {}

@@ -60,7 +60,7 @@ class OperationRunner:
     Args:
         doors: the connections.
         operation: id of the operation.
-        redactor: redacts a task before it is tested against the operation's query again.
+        redactor: redacts tasks before they are tested against the operation's query again.
         progress: callback that is called after each step with the state of the operation.
     """
 

@@ -56,8 +56,8 @@ class ApiKeyOperator(SearchOperator):
             name: name of the program or its owner.
             scopes: names of its scopes, see `pyasynq.operations.SCOPES`.
             patterns: patterns of the queues that it may use.
-            expires_in: time after which it ends; None for never.
-            rate: requests that it may send over all instances, such as `50/s+10`; None for any number.
+            expires_in: time after which the key expires; None for never.
+            rate: rate limit of its requests over all instances, such as `50/s+10`; None for no limit.
             reason: why, for the audit.
 
         Raises:

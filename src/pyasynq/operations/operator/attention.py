@@ -25,7 +25,7 @@ class AttentionOperator(OperatorBase):
     """The operator's methods about attention: findings and their snoozes."""
 
     async def attention(self, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> Attention:
-        """Return the findings that need attention, the most severe first; snoozed ones are separate.
+        """Return the findings that need attention, the most severe first; snoozed findings are separate.
 
         The findings come from the last sweep (reading of all queues), which all viewers of a process share.
         Sweeps are at least two seconds apart and take at most 2 % of Redis' time. Findings about Redis are

@@ -60,7 +60,7 @@ class DoctorOperator(OperatorBase):
                 the servers are repaired.
             kinds: kinds of findings to repair; empty for all kinds.
             pause: as for `examine`.
-            archive_max_size: as for `examine`; an archive above it is trimmed only if it is given.
+            archive_max_size: as for `examine`; larger archives are trimmed only if it is given.
             unowned_locks: as for `examine`.
             reason: why, for the audit.
 

@@ -258,7 +258,7 @@ class OperationOperator(SearchOperator):
         return await self._set_state(operation, OperationState.RUNNING, OperationState.READY)
 
     async def _find_started(self, key: str, request: str, own: str = "") -> OperationInfo | None:
-        """Return the operation that was started with a key; None if there is none, or this call made it.
+        """Return the operation that another call has started with a key; None if there is none.
 
         Raises:
             InvalidOptionError: the key was used for something else, or the start has not ended.
@@ -314,9 +314,9 @@ class OperationOperator(SearchOperator):
         return await self._inspector.run(inspecting.pending_places.order_by_place(queue, ids))
 
     async def _find_named_tasks(self, act: Act, targets: Targets) -> list[tuple[str, str, str]]:
-        """Return the named tasks, except in queues in which the user may not run the query that found them.
+        """Return the tasks that are given by ids. Leave out queues in which the user may not run the query.
 
-        Otherwise, a user could learn about payloads there from the tasks that the query leaves out.
+        Otherwise, a user could learn about payloads in these queues from the tasks that the query leaves out.
         """
         may_search = self._may_search(self._parse(targets.query), None) if targets.query else None
         tasks = [

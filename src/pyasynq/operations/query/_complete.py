@@ -80,7 +80,7 @@ def complete(text: str, caret: int, known: Known) -> list[Completion]:
 
     Args:
         text: the query typed so far.
-        caret: position in it, in characters from 0; text behind it is left unchanged.
+        caret: position of the caret in `text`, in characters from 0; text behind the caret is left unchanged.
         known: names that fields can have.
     """
     before = text[: max(0, min(caret, len(text), MAX_LENGTH))]

@@ -115,7 +115,7 @@ class Query:
         return [] if node == FALSE else [Place(state, queue)]
 
     def at(self, place: Place) -> PlacedQuery:
-        """Return the query reduced to the tasks of one collection."""
+        """Return the query reduced to one collection (partial evaluation)."""
         return PlacedQuery(place, reduce_to(self.node, place))
 
     def matches(self, task: TaskInfo, facts: MatchFacts) -> bool:

@@ -45,7 +45,7 @@ _UNITS: Final = {
 }
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LONGEST: Final = 36_525 * 86_400 * MICROSECONDS
-"""Longest accepted duration in microseconds: a hundred years; a longer one is a typing error."""
+"""Maximum duration in microseconds, a hundred years; a longer duration is refused as a typing error."""
 _OPERATORS: Final = (">=", "<=", ">", "<")
 _SIGNATURE: Final = re.compile(r"[0-9a-f]{2,8}")
 
@@ -240,7 +240,7 @@ def _count_microseconds(moment: datetime) -> int:
 
 
 def _parse_duration(text: str) -> int | None:
-    """Return a duration in microseconds; None for an invalid or too long one."""
+    """Parse a duration; return microseconds, or None if it is invalid or longer than a hundred years."""
     total = at = 0
     while at < len(text):
         part = _DURATION.match(text, at)
