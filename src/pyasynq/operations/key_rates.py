@@ -20,7 +20,7 @@ class KeyAllowance:
     left: int
     """Number of further requests that the bucket would admit now."""
     wait: float
-    """Seconds until the next request is admitted; 0 if a request is admitted now."""
+    """Seconds until a request is admitted again; 0 if this request was admitted."""
     fill: float
     """Seconds until the bucket is full."""
 
