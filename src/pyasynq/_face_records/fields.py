@@ -31,7 +31,7 @@ class Kind(Enum):
         NAMES: a list of strings.
         NUMBERS: an object whose values are numbers, such as counts by name.
         TEXTS: an object whose values are strings.
-        DATA: a payload or result: JSON as it is, other text as text, other bytes as base64.
+        DATA: a payload or result: JSON as it is, other text as a string, other bytes as Base64.
         OBJECT: an object with any content, for programs.
         OBJECTS: a list of objects with any content, for programs.
     """
@@ -80,11 +80,11 @@ class Field:
     Attributes:
         name: name in JSON, in CSV and for `--fields`.
         kind: kind of its values.
-        about: one sentence for the schema and the reference page.
+        about: description in one sentence, for the JSON Schema and the reference page.
         heading: heading of the column; if empty, tables omit the field unless `--fields` names it.
         is_wide: whether the column is shown only with `-o wide`.
         shrinks: whether its text may be cut if the terminal is too narrow.
-        is_optional: whether it may be None.
+        is_optional: whether its value may be None.
         color: function that returns the color of a value; None for no color.
         gives_way: whether the column is dropped when the other columns would otherwise be narrower than their
             `readable` width.

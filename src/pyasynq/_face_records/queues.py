@@ -166,7 +166,7 @@ HISTORY: Final = View(
 
 
 def describe_day(day: DailyStatistics) -> Record:
-    """Return the face record of one day of a queue: its ended and its failed attempts."""
+    """Return the face record of a queue's statistics of one day: ended and failed attempts."""
     return {
         "queue": day.queue,
         "day": day.day.isoformat(),

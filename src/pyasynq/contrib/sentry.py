@@ -55,7 +55,7 @@ def instrument(app: App, *, check_ins: bool = False) -> None:
 
 
 async def trace_attempt(task: Task, call_next: Callable[[Task], Awaitable[Any]]) -> Any:
-    """Run a handler in a scope and a transaction of its own, and report its error; middleware of an app."""
+    """Run a handler in a new scope and a new transaction, and report its error; middleware of an app."""
     running = context()
     wish: BaseException | None = None
     with sentry_sdk.isolation_scope() as scope:

@@ -1,4 +1,4 @@
-"""All exceptions of pyasynq: one class hierarchy, one class for each cause, details as attributes.
+"""Exceptions of pyasynq: one hierarchy, with a class for each cause; attributes have the details.
 
 Catch :class:`PyasynqError` for all of them. Errors about a wrong argument are also ``ValueError``,
 errors about an unreachable Redis are also ``ConnectionError``, so that code that does not know

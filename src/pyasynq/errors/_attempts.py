@@ -69,7 +69,7 @@ class LeaseExpiredError(PyasynqError):
 
 
 class UnknownAttemptError(LeaseExpiredError):
-    """Redis has forgotten the attempt: it was settled or lost too long ago, or never existed."""
+    """Redis has no record of the attempt: it was settled or lost too long ago, or never existed."""
 
     def __init__(self) -> None:
         PyasynqError.__init__(self, "unknown: settled or lost more than 60 s ago")
@@ -100,7 +100,7 @@ class ReportedError(PyasynqError):
 class SettleError(PyasynqError):
     """The outcome of an attempt cannot be written. This counts as an ordinary failure of its task.
 
-    Either the outcome could not be computed, or Redis refuses it for good; `__cause__` is the error.
+    Either the outcome could not be computed, or Redis refuses it for good; `__cause__` is the original error.
     """
 
 
@@ -119,7 +119,7 @@ class RemoteError(PyasynqError):
 
 
 class ChildProcessDiedError(PyasynqError):
-    """The child process of a task ended before its handler did. An ordinary failure of the task.
+    """The child process of a task ended before its handler did. This is an ordinary failure of the task.
 
     Attributes:
         exit_code: exit code of the process; None when a signal ended it.
@@ -140,7 +140,7 @@ class ChildProcessDiedError(PyasynqError):
 
 
 class WorkerDiedError(PyasynqError):
-    """The worker that ran a task has died: killed, out of memory, or its host is gone. Passed to hooks.
+    """The worker that ran a task has died: killed, out of memory, or its host is gone. Hooks receive it.
 
     Attributes:
         server_id: id of the worker; `unknown` if the worker has left no trace.
@@ -158,7 +158,7 @@ class SemaphoreFullError(PyasynqError):
 
     Attributes:
         scope: the semaphore's name.
-        max_tokens: its number of tokens.
+        max_tokens: number of tokens of the semaphore.
     """
 
     def __init__(self, scope: str, max_tokens: int) -> None:

@@ -71,7 +71,7 @@ class CronError(ConfigurationError):
 
     Attributes:
         expression: the whole expression.
-        field: name of the wrong field, such as ``"day of week"``; None if it is not one of the five.
+        field: name of the wrong field, such as ``"day of week"``; None if no single field is wrong.
         value: the wrong part.
     """
 
@@ -107,7 +107,7 @@ class PayloadTooLargeError(ConfigurationError):
 
 
 class ResultTooLargeError(PyasynqError):
-    """A result larger than the server's `max_result`; it was not sent. An ordinary failure of the task.
+    """A result larger than the server's `max_result`, which was not stored. The task fails as usual.
 
     Attributes:
         size: bytes of the result.

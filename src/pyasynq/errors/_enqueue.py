@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class EnqueueError(PyasynqError):
-    """A task that could not be enqueued: nothing was written for it, except as `EnqueueManyError` says."""
+    """A task could not be enqueued. Nothing was written for it, unless this is an `EnqueueManyError`."""
 
 
 class TaskIDConflictError(EnqueueError):
@@ -55,9 +55,9 @@ class DuplicateTaskError(EnqueueError):
 class EnqueueManyError(EnqueueError, ExceptionGroup[PyasynqError]):
     """Some tasks of an `enqueue_many` call were not enqueued, or it is unknown whether they were.
 
-    Redis refused them, its reply was lost, or too few replicas have confirmed them. It is an exception
-    group that contains each of their errors once, so `except*` works. A task that was not enqueued
-    because its id exists or its lock is held is not lost: it is in the results only.
+    Redis refused the tasks, its reply was lost, or too few replicas have confirmed them. It is an exception
+    group that contains each of these errors once, so `except*` works. A task that was not enqueued
+    because its id exists or its lock is held does not count: its error is in the results only.
 
     Attributes:
         results: results that `enqueue_many` would have returned: one for each task, in the same order.
@@ -149,12 +149,12 @@ class SchedulePausedError(EnqueueError):
 class NotDurableError(RedisError):
     """A `durable` task is in its queue, but too few replicas have confirmed that they have it too.
 
-    It will run, unless this Redis is lost before a replica has it. To enqueue it again, use the
+    The task will run, unless this Redis is lost before a replica has it. To enqueue it again, use the
     same `task_id`, so that it does not run twice.
 
     Attributes:
         info: the task.
-        replicas: number of replicas that have it for certain.
+        replicas: number of replicas that have confirmed the task.
         wanted: number of replicas requested.
     """
 

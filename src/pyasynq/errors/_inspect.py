@@ -89,7 +89,7 @@ class QueueNotEmptyError(PyasynqError):
 
 
 class ArchiveFullError(PyasynqError):
-    """Archiving these tasks would delete archived ones, because an archive has a maximum.
+    """Archiving these tasks would delete archived tasks, because of the maximum size of an archive.
 
     Attributes:
         queue: the queue's name.
@@ -141,7 +141,7 @@ class QueuePausedError(PyasynqError):
 
 
 class PayloadChangedError(PyasynqError):
-    """The payload of a task is not the one that the caller expects: someone else has changed it.
+    """The payload of a task differs from the payload that the caller expects: someone has changed it.
 
     Attributes:
         queue: the queue's name.
@@ -157,7 +157,7 @@ class PayloadChangedError(PyasynqError):
 
 
 class QueueLimitsChangedError(PyasynqError):
-    """The limits of a queue are not those that the caller expects: someone else has changed them.
+    """The limits of a queue differ from the limits that the caller expects: someone has changed them.
 
     Attributes:
         queue: the queue's name.
@@ -184,7 +184,7 @@ class OperationNotFoundError(PyasynqError, LookupError):
     """No bulk operation (on many tasks) has this id; operations are kept for 30 days after their last step.
 
     Attributes:
-        operation: its id.
+        operation: id that was given.
     """
 
     def __init__(self, operation: str) -> None:
@@ -196,7 +196,7 @@ class ApiKeyNotFoundError(PyasynqError, LookupError):
     """There is no such API key.
 
     Attributes:
-        key_id: its id.
+        key_id: id that was given.
     """
 
     def __init__(self, key_id: str) -> None:
@@ -209,7 +209,7 @@ class ReportNotFoundError(PyasynqError, LookupError):
 
     Attributes:
         subject: `"command"` or `"delivery"`.
-        name: its id, or another name that was given.
+        name: id or other name that was given.
     """
 
     def __init__(self, subject: str, name: str) -> None:
@@ -219,7 +219,7 @@ class ReportNotFoundError(PyasynqError, LookupError):
 
 
 class CommandStateError(PyasynqError):
-    """The command does not run, so it cannot be killed; its task may run again, as another command.
+    """The command does not run any more, so it cannot be killed. Its task may run again, as another command.
 
     Attributes:
         command: id of the command.

@@ -38,8 +38,8 @@ class Family:
 
     Attributes:
         name: with the suffix `_total` of counters.
-        kind: its type.
-        help: its help text.
+        kind: type of the metric.
+        help: help text of the metric.
         labels: names of its labels.
         origin: kind of process that measures it.
         bounds: upper bounds of a histogram's buckets, without infinity.
@@ -57,9 +57,9 @@ class Family:
 
 
 RUN_SECONDS: Final = tuple(one for one in ATTEMPT_SECONDS if 0.005 <= one <= 600 and one not in {20, 120})
-"""Bounds for run times: 5 ms to 10 minutes."""
+"""Bounds of histogram buckets for run times: 5 ms to 10 minutes, in seconds."""
 WAIT_SECONDS: Final = tuple(one for one in ATTEMPT_SECONDS if 0.05 <= one <= 1_800 and one != 1_200)
-"""Bounds for waits: 50 ms to 30 minutes."""
+"""Bounds of histogram buckets for wait times: 50 ms to 30 minutes, in seconds."""
 _SHORT_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _REQUEST_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 _SIZES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0)

@@ -61,15 +61,15 @@ class QueueMetrics:
         async with QueueMetrics("redis://localhost:6379/0") as metrics:
             content_type, body = await metrics.render()
 
-    It belongs to one event loop. Concurrent calls share one reading.
+    An object belongs to one event loop. Concurrent calls share one reading.
 
     Args:
         target: URL of Redis, as for `Client`; or an operator, which then chooses the queues and stays open.
         queues: patterns of the queues that are shown.
         max_queues: number of queues with a label value of their own; all others are summed under `_other`.
         memory: whether to estimate the memory of queues; each reading does so for 10 to 50 queues.
-        attention: whether to add attention findings, which reads all queues once more.
-        share: lifetime of a cached reading, as a multiple of the time that it took.
+        attention: whether to add attention findings, for which all queues are read once more.
+        share: lifetime of a cached reading, as a multiple of the duration of the reading.
         timeout: seconds that one call to Redis may take.
     """
 

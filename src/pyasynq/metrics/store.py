@@ -26,7 +26,7 @@ _LONGEST_VALUE: Final = 200
 
 
 class MetricStore:
-    """Values of metrics by name and labels. Any thread may use it.
+    """Thread-safe store of the values of metrics, by name and labels.
 
     Counters and histograms only grow. Gauges belong to a source, such as a process. The gauges of all sources
     are merged: by maximum if the family is shared, else by sum. The gauges of a source are removed with it.

@@ -1,9 +1,9 @@
 """The sweep: reads the state of all queues for viewers, and limits its own share of Redis' time.
 
 A sweep runs only when a caller asks for a snapshot, so nothing is sent without a viewer. It lasts some
-milliseconds for a hundred queues. The next one begins at the earliest after two seconds, and after 50 times
-the duration of the last one: so one process takes at most 2 % of Redis' time, for any number of queues.
-Callers in between get the last snapshot.
+milliseconds for a hundred queues. The next sweep begins after at least two seconds, and after at least 50
+times the duration of the last sweep. So one process takes at most 2 % of Redis' time, for any number of
+queues. Until then, callers get the last snapshot.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Sweep:
         self._next_at = 0.0
         self._earlier: deque[Snapshot] = deque()
         self._poison: dict[str, tuple[_Archive, PoisonCount]] = {}
-        """Archive and poison tasks of each queue at its last search."""
+        """By queue: figures of the archive when it was last searched, and the poison tasks found then."""
 
     async def read(self) -> tuple[Snapshot, Snapshot | None]:
         """Return the newest snapshot, and an earlier one from up to ten minutes before, if there is one.

@@ -1,6 +1,6 @@
 """The table of everything that an operator can see and do: one row for each method of `Operator`.
 
-A new view or verb is a method of one of the classes in `operator/`, and its row here. The method only calls
+A new view or verb needs a method of a class in `operator/`, and a row in this table. The method only calls
 Redis through a `Door`; the row decides about permission, redaction and audit.
 """
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class Subject(enum.Enum):
-    """Subject of a verb: it decides for which queues the permission is needed."""
+    """Subject of a verb, which determines the queues for which the user needs the permission."""
 
     QUEUE = "a queue, or a task in it"
     """The argument `queue`. A user who does not see the queue is told that there is none."""
     QUEUES = "some queues"
-    """The argument `queues`: each of them; None is all for which the user has the permission."""
+    """The argument `queues`: each of these queues; None means all for which the user has the permission."""
     SHOWN = "what the user sees"
     """Any queue; data about queues that the user does not see are removed from the result."""
     SERVER = "all queues of a server"
@@ -83,7 +83,7 @@ class Verb:
 
     @property
     def may_show_contents(self) -> bool:
-        """Whether the verb may show or test contents of tasks, which needs the names of secret fields."""
+        """Whether the verb may show or test contents of tasks, so that it needs the names of secret fields."""
         return self.name not in _WITHOUT_CONTENTS
 
     @property
@@ -264,7 +264,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType({verb.name: verb for verb in
 
 
 def verb_named(name: str) -> Verb:
-    """Return the row of a method. Raises `TypeError` if it has none."""
+    """Return the row of a method. Raises `TypeError` if the table has none."""
     try:
         return VERBS[name]
     except KeyError:

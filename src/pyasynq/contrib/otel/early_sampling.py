@@ -107,7 +107,7 @@ class EarlySampling:
 
     @classmethod
     def find(cls, tracer: Tracer) -> Self | None:
-        """Return the early sampling for a tracer; None if its sampler must be called for each span."""
+        """Return the early sampling for a tracer; None if its sampler must be called for every span."""
         sampler, ids = getattr(tracer, "sampler", None), getattr(tracer, "id_generator", None)
         if sampler is None or ids is None or not _is_of_the_sdk(sampler):
             return None

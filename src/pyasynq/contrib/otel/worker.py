@@ -36,7 +36,7 @@ _WISHES: dict[type, str] = {Snooze: "snoozed", Retry: "retried", Archive: "archi
 class WorkerTracing:
     """Traces attempts: `app.use(WorkerTracing())`, as the first middleware.
 
-    Each attempt has a CONSUMER span `process QUEUE`. It begins a trace of its own, and links to the span
+    Each attempt has a CONSUMER span `process QUEUE`. The span begins a new trace, and links to the span
     that enqueued the task: a task may run hours later, and more than once.
 
     Args:
@@ -173,7 +173,7 @@ class WorkerTracing:
     def _start_span(
         self, task: Task, running: TaskContext, creation: Context, attributes: dict[str, Any], trace_id: int
     ) -> Span:
-        """Start a span, with this trace id unless it is 0."""
+        """Start a span; if `trace_id` is not 0, the span has this trace id."""
         link = find_link(creation)
         tracer = self._tracer
         if trace_id and self._early is not None:
