@@ -38,7 +38,7 @@ class ResultError(PyasynqError):
 
 
 class ResultNotKeptError(ResultError, LookupError):
-    """The result was not kept: the task has no retention, its retention is over, or it stored no result.
+    """The result is not there: the task has no retention, its retention is over, or it stored no result.
 
     The message says so if the handler returned something that could not be stored.
     """
@@ -48,7 +48,7 @@ class TaskFailedError(ResultError):
     """The task failed for good and is archived. It may still be run again by hand.
 
     Attributes:
-        error: the message of its last error; empty if it was archived by hand before it failed.
+        error: message of the task's last error; empty if the task was archived by hand before it failed.
     """
 
     def __init__(self, queue: str, task_id: str, error: str) -> None:
@@ -71,7 +71,7 @@ class UndecodableMessageError(PyasynqError, ValueError):
     Attributes:
         kind: name of the message.
         data: the bytes as they are in Redis.
-        reason: what is wrong with them.
+        reason: what is wrong with the bytes.
     """
 
     def __init__(self, kind: str, data: bytes, reason: str) -> None:

@@ -1,6 +1,6 @@
 """Events: small immutable values about what happens. Logs, metrics, traces and tests subscribe to them.
 
-An event is built only if its class has a subscriber, so other events cost only a look-up:
+An event is built only if its class has a subscriber. Otherwise it costs only a look-up:
 
     if events.wants(TaskFinished):
         events.emit(TaskFinished(...))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(enum.StrEnum):
-    """The outcome of one attempt, as settled."""
+    """Outcome of one attempt, as it is written to Redis."""
 
     SUCCEEDED = "succeeded"
     REVOKED = "revoked"
@@ -40,7 +40,7 @@ class TaskStarted(NamedTuple):
 
 
 class TaskFinished(NamedTuple):
-    """An attempt has ended and its outcome is decided; settling follows.
+    """An attempt has ended, and its outcome is decided. The outcome is written to Redis after this event.
 
     If Redis refuses the outcome for good (`SettleRefused`), a second event reports the failure written
     instead. `error` is the exception that the handler raised, or the control value that it returned. For a
@@ -143,14 +143,14 @@ class WorkerDied(NamedTuple):
 
 
 class LeaseLost(NamedTuple):
-    """An attempt's lease lapsed or was taken over; its handler is cancelled and nothing is written."""
+    """An attempt lost its lease, which lapsed or was taken over; its handler is cancelled without outcome."""
 
     queue: str
     task_id: str
 
 
 class SettleDelayed(NamedTuple):
-    """Outcomes could not be written; they are kept and retried, and their leases renewed."""
+    """Outcomes could not be written to Redis. They are retried, and the leases of their tasks are renewed."""
 
     tasks: int
     error: Exception
@@ -194,7 +194,7 @@ class TasksAggregated(NamedTuple):
     group: str
     tasks: int
     task_id: str
-    """Id of the aggregate task; empty if another task that holds its lock was accepted instead."""
+    """Id of the aggregate task; empty if its lock was held by another task, which was accepted instead."""
 
 
 class AggregationDeclined(NamedTuple):
@@ -209,7 +209,7 @@ class AggregationDeclined(NamedTuple):
 
 
 class AggregationFailed(NamedTuple):
-    """A group's tasks could not be aggregated; they are kept and retried after `rest` seconds."""
+    """The tasks of a group could not be aggregated; they are kept, and retried after `rest` seconds."""
 
     queue: str
     group: str
@@ -256,7 +256,7 @@ class RoundFinished(NamedTuple):
 
 
 class RoundFailed(NamedTuple):
-    """A round of a service raised, or failed for one queue; it is retried after `rest` seconds.
+    """A round of a service raised, or failed for one queue; the round is retried after `rest` seconds.
 
     Attributes:
         node: the cluster node that the round was for; empty if it was for all of Redis.
@@ -307,7 +307,7 @@ class ServerEnded(NamedTuple):
 
 
 class ServerStarting(NamedTuple):
-    """A server starts: it has its id, and has not connected yet."""
+    """A server starts: it has an id, and has not connected to Redis yet."""
 
     server_id: str
 

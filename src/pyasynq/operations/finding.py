@@ -22,7 +22,7 @@ class FindingAction:
     label: str
     """Imperative for a button or a list, such as `Resume the queue`."""
     verb: str = ""
-    """Method of `Operator` that performs the action; empty if a person must act, such as start a worker."""
+    """Method of `Operator` that performs the action; empty for a manual action, such as to start a worker."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the method, by name."""
     command: str = ""
@@ -58,7 +58,7 @@ class AttentionFinding:
 
     @property
     def id(self) -> str:
-        """Id of the finding, by which it is snoozed: detector, queue and subject."""
+        """Id of the finding, which a snooze refers to; it consists of detector, queue and subject."""
         return finding_id(self.detector, self.queue, self.subject)
 
     @property
@@ -78,7 +78,7 @@ class Attention:
     snoozed: tuple[AttentionFinding, ...] = ()
     """Snoozed findings, the most severe first."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Queues that could not be read, and why."""
+    """Reasons why queues could not be read, by queue."""
     wait_objectives: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which the next task of a queue may be pending, by queue."""
 
@@ -92,5 +92,5 @@ class Attention:
 
 
 def finding_id(detector: str, queue: str, subject: str = "") -> str:
-    """Return the id of a finding: JSON, since a name may contain any separator."""
+    """Return the id of a finding, as JSON, because names may contain any separator."""
     return json.dumps((detector, queue, subject), ensure_ascii=False, separators=(",", ":"))

@@ -73,7 +73,7 @@ class OperatorCall:
 
     @property
     def queue(self) -> str:
-        """The queue that the call is about; empty if it is not about one."""
+        """Queue that the call is about; empty if the call is not about a single queue."""
         return str(self.argument("queue") or "")
 
     @property
@@ -100,7 +100,9 @@ class OperatorCall:
 
 
 def require_for_queue(access: Access, verb: Verb, queue: str, needed: tuple[AnyPermission, ...] = ()) -> None:
-    """Check that the user has the verb's permissions for one queue; `needed`, if given, replaces them.
+    """Check that the user has the permissions of a verb for one queue.
+
+    `needed`, if given, replaces the permissions of the verb.
 
     Raises:
         QueueNotFoundError: the user does not see the queue, whether it exists or not.
@@ -130,7 +132,7 @@ def require_everywhere(access: Access, verb: Verb) -> None:
     """Check that the user has the permissions of a verb for all queues.
 
     Raises:
-        PermissionDeniedError: the user lacks one of them.
+        PermissionDeniedError: the user lacks one of the permissions.
     """
     for permission in verb.needed:
         if not access.may_everywhere(permission):

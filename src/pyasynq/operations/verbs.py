@@ -83,7 +83,7 @@ class Verb:
 
     @property
     def may_show_contents(self) -> bool:
-        """Whether the verb may show or test contents of tasks, so that it needs the names of secret fields."""
+        """Whether the verb may show or test contents of tasks, and so needs the names of secret fields."""
         return self.name not in _WITHOUT_CONTENTS
 
     @property

@@ -44,7 +44,7 @@ def find_unserved_queues(
 
 
 def get_wait_objective(one: QueueSnapshot, thresholds: Thresholds) -> float:
-    """Return how long the next task of a queue may be pending, in seconds."""
+    """Return the wait objective of a queue: maximum seconds for which its next task may be pending."""
     own = one.vitals.wait_objective if one.vitals else None
     return thresholds.wait_objective if own is None else own
 
@@ -109,7 +109,7 @@ def _rate_text(rate: float) -> str:
 def find_past_due(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find scheduled and retry tasks whose time is over and that no server has moved to pending."""
+    """Find overdue scheduled and retry tasks: they are due, and no server has moved them to pending."""
     del earlier, thresholds
     for one in snapshot.queues.values():
         vitals = one.vitals
@@ -134,7 +134,7 @@ def find_past_due(
 def find_stalled_groups(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find groups that no task has joined for long and that no server aggregates."""
+    """Find groups that have had no new task for long, and that no server aggregates."""
     del earlier, thresholds
     for one in snapshot.queues.values():
         vitals = one.vitals

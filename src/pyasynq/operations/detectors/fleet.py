@@ -23,7 +23,7 @@ _NAMES = 3
 def find_long_pauses(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find queues with pending tasks whose pause has lasted long and has no end time."""
+    """Find paused queues with pending tasks, if the pause has lasted long and has no end time."""
     del earlier
     for one in snapshot.queues.values():
         info, since = one.info, one.vitals.paused_since if one.vitals else None
@@ -52,7 +52,7 @@ def find_long_pauses(
 def find_dropped_servers(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find queues whose number of servers has dropped far below that of up to ten minutes ago."""
+    """Find queues that have lost a large share of their servers within the last ten minutes."""
     if earlier is None:
         return
     now = snapshot.count_servers()
@@ -125,7 +125,7 @@ def find_ignored_limits(
 def find_gone_schedulers(
     snapshot: Snapshot, earlier: Snapshot | None, thresholds: Thresholds
 ) -> Iterator[AttentionFinding]:
-    """Find schedules that no scheduler runs any more, although their last tick was recent."""
+    """Find schedules with a recent last tick that no scheduler runs any more."""
     del earlier
     if snapshot.entries:
         return

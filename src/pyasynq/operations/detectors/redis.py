@@ -1,4 +1,4 @@
-"""Detector of dangers of Redis: eviction, memory, replicas, and missing persistence."""
+"""Detector of Redis problems that endanger tasks: eviction, memory, replicas, missing persistence."""
 
 from __future__ import annotations
 

@@ -61,10 +61,10 @@ _REFUSALS: Final = (
 
 
 class OperatorBase:
-    """The operator's user and connections; its methods are in the classes that derive from this one."""
+    """Base class of `Operator`: its user and connections. Subclasses have the methods."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Wrap each public method of the class in the checks of its row."""
+        """Wrap each public method of the class in the checks that its row in the table of verbs requires."""
         super().__init_subclass__(**kwargs)
         for name, method in list(vars(cls).items()):
             if not name.startswith("_") and inspect.isfunction(method):
@@ -124,7 +124,7 @@ class OperatorBase:
 
     @property
     def address(self) -> str:
-        """Where Redis is, without the password."""
+        """Address of Redis, without the password."""
         return self._doors.inspector.address
 
     @property
@@ -185,7 +185,7 @@ class OperatorBase:
             raise
 
     async def _change(self, call: OperatorCall, method: Callable[..., Any]) -> Any:
-        """Make a call that changes something; write its intent to the audit before, and its result after."""
+        """Make a call that changes something; write an audit entry before it, and its result afterwards."""
         began = time.monotonic()
         entry = self._begin_entry(call)
         position = await self._recorder.begin(entry)

@@ -88,7 +88,7 @@ class OperationRunner:
         self._hints: Hints | None = None
 
     async def run(self) -> OperationInfo:
-        """Run the operation while this process holds its lease; return its record afterwards."""
+        """Run the operation while this process holds its lease; return the operation's state afterwards."""
         info: OperationInfo = await self._door.operation(self._operation)
         self._fence = await self._door.run(
             take_operation(self._operation, secrets.token_hex(8), now=self._door.redis_now())
@@ -148,7 +148,7 @@ class OperationRunner:
             self._facts = match_facts(self._door.now(), servers)
 
     async def _advance_once(self) -> bool:
-        """Make one step and record it; return whether another may follow."""
+        """Make one step and record it; return whether to go on with the next step."""
         chunk = await self._find_next_tasks()
         if chunk is None:
             await self._note(OperationState.DONE)
