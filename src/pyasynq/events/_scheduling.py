@@ -27,7 +27,7 @@ class TickFired(NamedTuple):
 
 
 class TickFailed(NamedTuple):
-    """A tick could not be fired. If `retried` is True, it is retried, and its next failures are not reported."""
+    """A tick could not be fired. If `retried`, it is retried, and its further failures are not reported."""
 
     entry_id: str
     spec: str
