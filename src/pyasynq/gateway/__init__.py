@@ -1,8 +1,9 @@
 """The task service: task configurations, an HTTP API, and leases for workers in any language.
 
-`pyasynq service` runs it; `api.task_service` is the ASGI application.
+`pyasynq service` runs it; `api.task_service` returns its ASGI application.
 
-- `configurations/`: the service's file and its task types: stored in Redis, polled, and applied to queues.
+- `configurations/`: the service's file and the configurations of its task types. They are stored in Redis,
+  polled for changes, and applied to queues.
 - `leases/`: routes by which remote workers, in any language, take tasks and settle them.
 - `auth/`: authentication of requests: by API keys, or by the loopback address.
 - `new_tasks.py`: how a task of a configured type is enqueued, by the API and by `pyasynq.sdk`.

@@ -21,7 +21,7 @@ _FRESH_SECONDS: Final = 1.0
 
 
 class _Reading:
-    """Number of waiting tasks of a type: the last reading, plus the tasks admitted here since then."""
+    """Number of waiting tasks of a type: as last read from Redis, plus the tasks admitted here since then."""
 
     def __init__(self, count: int, at: float) -> None:
         self.count = count
@@ -29,11 +29,11 @@ class _Reading:
 
 
 class BackPressure:
-    """Refuses tasks of types that have too many waiting ones. Belongs to one event loop.
+    """Refuses new tasks of a type while too many of its tasks wait. Belongs to one event loop.
 
-    The number is read from Redis once a second for each type that has `max_pending`. In between,
-    an instance counts the tasks that it admits itself. So the tasks that other instances admit within a
-    second may exceed the limit.
+    The number of waiting tasks is read from Redis at most once a second for each type that has `max_pending`.
+    In between, an instance counts the tasks that it admits itself. So the tasks that other instances admit
+    within a second may exceed the limit.
 
     Args:
         operator: reads the queues.
@@ -52,7 +52,7 @@ class BackPressure:
 
         Raises:
             ProblemError: too many tasks of the type wait.
-            RedisError: the number cannot be read.
+            RedisError: the number of waiting tasks cannot be read.
         """
         if configuration.max_pending is None:
             return

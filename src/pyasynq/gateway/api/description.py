@@ -27,13 +27,14 @@ class RouteDescription:
 
     Attributes:
         about: summary, an imperative sentence.
-        answers: shape of the body by status: a struct, the name of a component, several of them, or None.
-        bodies: shapes of the request's body, one of which it has.
-        parameters: parameters of the query.
+        answers: form of the response body, by status: a struct, the name of an OpenAPI component, a tuple of
+            such alternatives, or None for no body.
+        bodies: structs of the request body, which has the form of one of them.
+        parameters: query parameters.
         headers: names of the request headers that it reads.
-        sent: names of the headers of each success.
+        sent: names of the headers of each successful response.
         streams: whether the answer is a stream of server-sent events.
-        lines: shape of each line, if the route also takes and answers lines of JSON.
+        lines: struct of each line, if the route also takes and answers lines of JSON (NDJSON).
     """
 
     about: str

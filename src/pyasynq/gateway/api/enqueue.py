@@ -43,7 +43,7 @@ class AskedTask(NamedTuple):
 
     type: str
     field: str
-    """Name of the body's field that has the type."""
+    """Name of the body's field that contains the task type."""
     payload: bytes | None
     is_json: bool
     options: dict[str, Any]
@@ -108,7 +108,7 @@ async def enqueue_prepared(call: ServiceCall, prepared: PreparedTask) -> tuple[T
     """Enqueue a task; return it, and whether it existed already.
 
     Raises:
-        ProblemError: for a key that was used for another task.
+        ProblemError: for an idempotency key that was used for another task.
         PyasynqError: as `Client.enqueue` does.
     """
     enqueue = _enqueue_short if prepared.asked.is_short else _enqueue
@@ -152,7 +152,7 @@ async def _read_callback(call: ServiceCall, asked: AskedTask) -> Callback:
     """Return the completion callback whose type the body names.
 
     Raises:
-        ProblemError: there is no such type for this key.
+        ProblemError: there is no such type, or the API key may not use it.
     """
     name = asked.options["on_finished"]
     field = "on_finished" if asked.is_short else "options.on_finished"
@@ -162,7 +162,7 @@ async def _read_callback(call: ServiceCall, asked: AskedTask) -> Callback:
 async def _find_new_type(call: ServiceCall, name: str, field: str) -> TaskConfiguration:
     """Poll Redis for a task type that this instance does not know yet; return its configuration.
 
-    Another instance may have made the type within the last second.
+    Another instance may have stored the type within the last second.
 
     Args:
         call: the request.
@@ -170,7 +170,7 @@ async def _find_new_type(call: ServiceCall, name: str, field: str) -> TaskConfig
         field: the field of the body that names it.
 
     Raises:
-        ProblemError: there is no such type for this key.
+        ProblemError: there is no such type, or the API key may not use it.
     """
     await call.parts.follower.refresh()
     found = call.find_type(name)

@@ -129,8 +129,8 @@ def _describe_sent(task: Task, result: EnqueueResult, now: datetime) -> dict[str
     """Return an enqueued task, or the existing task with its id.
 
     Raises:
-        PyasynqError: it was not enqueued.
-        ProblemError: its key was used for another task.
+        PyasynqError: the task was not enqueued.
+        ProblemError: its idempotency key was used for another task.
     """
     if result.error is not None:
         raise result.error
@@ -149,7 +149,7 @@ def _describe_sent(task: Task, result: EnqueueResult, now: datetime) -> dict[str
 
 
 def _find_due(task: Task, now: datetime) -> tuple[TaskState, datetime | None]:
-    """Return the state of a new task, and when it is due; a task in a group is not due yet."""
+    """Return the state of a new task, and the time at which it is due; None for a task in a group."""
     options = task.options
     if options.get("group"):
         return TaskState.AGGREGATING, None

@@ -60,7 +60,7 @@ class LoadGate:
 
     Args:
         max_inflight: number of requests processed at once; waiting requests (long polls) do not count.
-        count_waiting: returns the number of counted requests that wait.
+        count_waiting: returns how many of the requests in `inflight` only wait (long polls).
     """
 
     def __init__(self, max_inflight: int, count_waiting: Callable[[], int]) -> None:
@@ -68,7 +68,10 @@ class LoadGate:
         self._count_waiting = count_waiting
         self.lag = LoopLag()
         self.inflight = 0
-        """Number of requests in progress: received and not yet answered, except polls that wait for tasks."""
+        """Number of requests in progress: received and not yet answered.
+
+        Lease requests that wait for tasks are not counted.
+        """
 
     @contextmanager
     def counting(self) -> Iterator[None]:

@@ -47,7 +47,10 @@ _PROBLEMS: Final = {
 }
 _ALWAYS: Final = ("401", "403", "404", "409", "413", "414", "422", "429", "503")
 _EXAMPLES: Final = {"queue": "resize", "task": "42", "name": "resize", "token": "AQAA"}
-"""Example values of path parameters, for readers and for Schemathesis, whose test service has all of them."""
+"""Example values of path parameters, for readers of the document and for Schemathesis.
+
+The service that Schemathesis tests has a queue, a task and a task type with these names.
+"""
 _HEADERS: Final = {
     "ETag": "Version of the task type.",
     "Idempotency-Key": "Name of this request: however often it is sent, it enqueues its tasks once a day.",
@@ -60,9 +63,9 @@ _HEADERS: Final = {
     "Retry-After": "Seconds after which to send it again.",
 }
 _OF_RATE: Final = ("RateLimit", "RateLimit-Policy")
-"""Headers of all answers to a key with a rate."""
+"""Headers of each response to an API key that has a rate limit."""
 _NAMED: Final = ("Cancellation", "Task")
-"""Components that are shared with `/api/v1`."""
+"""OpenAPI components that are shared with `/api/v1`."""
 
 
 def build_service_document() -> dict[str, Any]:

@@ -81,7 +81,7 @@ _USER: Final = "task-service"
 _TIMEOUT_SECONDS: Final = 5.0
 _TABLE: Final = PathTable(SERVICE_ROUTES, "GET /openapi.json lists them.")
 HOSTED_END_SECONDS: Final = 10.0
-"""Seconds that running tasks of hosted types get at a shutdown."""
+"""Grace period at a shutdown: seconds in which running tasks of hosted types may end."""
 _LIVE: Final = "/live"
 _METRICS_SCOPE: Final = "metrics:read"
 _PROBES: Final = frozenset({_LIVE, "/ready"})
@@ -89,7 +89,10 @@ _DOCUMENT: Final = "/openapi.json"
 _FREE: Final = _PROBES | {_DOCUMENT}
 """Paths that are answered from memory, even during overload."""
 _GATED_LATER: Final = _FREE | {"/v1/leases"}
-"""Paths that are not refused on arrival: a lease request is checked once it is known whether it waits."""
+"""Paths without an overload check on arrival.
+
+A lease request is checked after its body was read, which says whether the request waits for tasks.
+"""
 _ACTS: Final = "/v1/attempts"
 _LEASES: Final = ("/v1/leases", _ACTS)
 """Prefixes of the lease paths."""
@@ -459,7 +462,7 @@ class TaskService:
         return key
 
     async def _admit_worker(self, request: Request) -> WorkKey | None:
-        """Return the API key of a worker; None if it has none.
+        """Return the API key of a worker's request; None if it has no valid key.
 
         The host of an `http` task gets a stand-in key: the lease token in its path is enough.
         """
@@ -499,9 +502,11 @@ def task_service(
     """Return the task service as an ASGI application, to be run or mounted.
 
     Args:
-        file: settings and task types; without one, those that are stored, of Redis on this machine.
+        file: settings and task types. Without a file, the service uses Redis on this machine, and the task
+            types that are stored there.
         secret: signs lease tokens, as `SigningSecret` reads it; `PYASYNQ_SECRET` unless given.
-        needs_keys: whether requests need an API key; only a service for its own machine does without.
+        needs_keys: whether requests need an API key. Without keys the service answers only requests for
+            localhost.
 
     Raises:
         ConfigurationError: for an invalid secret or URL.

@@ -28,12 +28,15 @@ _OF_API: Final = PROBES | {"/v1", "/metrics", "/openapi.json"}
 
 
 class ServiceSite:
-    """API and dashboard as one ASGI application: `/v1` and probes are the API's, all else the dashboard's.
+    """API and dashboard as one ASGI application.
+
+    The API answers `/v1` and the probes, the dashboard answers all other paths.
 
     Args:
         api: None to serve people alone.
         dashboard: None to serve programs alone.
-        serves_api: whether programs are served; else the API only answers probes and runs hosted types.
+        serves_api: whether the API serves programs. If not, it only answers probes and runs tasks of hosted
+            types.
     """
 
     def __init__(
@@ -43,7 +46,10 @@ class ServiceSite:
         self._serves_api = serves_api
         self._answer = RequestLog(self._dispatch, None if api is None else api.metrics)
         self.has_metrics = True
-        """Whether `/metrics` is served here; of several processes, only the supervisor serves the sum."""
+        """Whether this application serves `/metrics`.
+
+        If the service has several processes, only their supervisor serves the sum of their metrics.
+        """
         self.dashboard = dashboard
         self._streams = Waits()
         """Event streams of live pages, which `end_waits` ends: each lasts until its reader leaves."""
@@ -71,9 +77,9 @@ class ServiceSite:
             await _nothing_here().response()(scope, receive, send)
 
     def _is_for_api(self, path: str) -> bool:
-        """Return whether the API answers a path: its own, or all without a dashboard.
+        """Return whether the API answers a path: a path of its own, or any path if there is no dashboard.
 
-        If programs are not served, it answers only the probes.
+        If programs are not served, the API answers only the probes.
         """
         if not self._serves_api:
             return path in PROBES
@@ -124,7 +130,7 @@ class ServiceSite:
 
 
 def _wants_events(scope: Scope) -> bool:
-    """Return whether a request is for the events of a live page: the `/live` probe has the same path."""
+    """Return whether a request to `/live` is for the event stream of live pages, and not for the probe."""
     return any(name == b"accept" and b"text/event-stream" in value for name, value in scope["headers"])
 
 

@@ -222,4 +222,4 @@ LEASE_ROUTES: Final = {
         "Settle an attempt: the task goes back to its queue.", {204: None}, (lease_bodies.ReleaseAttempt,)
     ),
 }
-"""Descriptions of the routes of leases, all of which are sent by POST with the scope `work`."""
+"""Descriptions of the lease routes, by path. All take POST requests, and need the scope `work`."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .call import ServiceCall
 
 _TRIES: Final = 5
-"""Number of tries of a change without If-Match, if others keep changing the same type."""
+"""Number of tries of a change without If-Match, if other clients keep changing the same type."""
 
 
 async def serve_list_types(call: ServiceCall) -> Response:
@@ -179,15 +179,16 @@ def parse_fields(call: ServiceCall, content: dict[str, Any]) -> TaskConfiguratio
 
 
 def _merge(target: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration with some fields replaced; null unsets a field."""
+    """Return a configuration with some fields replaced; a field that is changed to null is removed."""
     named = {to_snake_case(name): value for name, value in changes.items()}
     return {name: value for name, value in {**target, **named}.items() if value is not None}
 
 
 def read_expected(call: ServiceCall, stored: TypeConfiguration | None) -> int | None:
-    """Return the version that a change may replace: 0 if there must be none, None for any.
+    """Return the version that a change may replace (compare-and-set).
 
-    The headers If-Match and If-None-Match name this version (compare-and-set).
+    The headers If-Match and If-None-Match require it. The version is 0 if no configuration may be stored yet,
+    and None if any version may be replaced.
 
     Raises:
         ProblemError: the stored version does not satisfy these headers.

@@ -60,7 +60,7 @@ class KeyAuthentication:
         self._operator = operator
         self._monotonic = monotonic
         self._kept: dict[str, tuple[float, ApiKey]] = {}
-        """Keys by id, with the time until which they are not read again."""
+        """Cached keys by id, each with the monotonic time until which it is not read again."""
 
     async def __call__(self, request: Request) -> ServiceKey | None:
         """Return the key of a request; None if it has none that is valid.

@@ -1,4 +1,4 @@
-"""Names of configuration fields: our spelling, Go's (`MaxRun`), and names of later versions."""
+"""Names of configuration fields: snake case, Go's spelling (`MaxRun`), and names of later versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_SHOWN: Final = 60
 
 
 def to_snake_case(name: str) -> str:
-    """Return a name in our spelling: `MaxRun` is `max_run`."""
+    """Return a name in snake case: `max_run` for `MaxRun`."""
     return _WORD_START.sub("_", name).lower() if name.isascii() else name
 
 
@@ -28,13 +28,13 @@ def read_table(
     aliases: Mapping[str, str] | None = None,
     later: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the fields of a table under their own names; a field may have Go's spelling.
+    """Return the fields of a table by their names in snake case; the table may have Go's spelling.
 
     Args:
         path: place of the table in the file, for errors; empty for the whole file.
         value: the table.
         known: names of all fields.
-        aliases: further names of fields, and what they mean.
+        aliases: names of fields by their aliases.
         later: names that only later versions know.
 
     Raises:

@@ -31,7 +31,7 @@ class RetryRule:
     factor: float = 2.0
     most: float = 3_600.0
     jitter: float = 0.1
-    """Random part of a delay in either direction: 0.1 is up to 10 % shorter or longer."""
+    """Jitter, a random change of each delay, as a fraction: 0.1 is up to 10 % shorter or longer."""
 
     def delay(self, retried: int) -> float:
         """Return the seconds to wait after a failure; `retried` is the number of earlier failures."""

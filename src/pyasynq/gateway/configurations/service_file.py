@@ -60,9 +60,10 @@ class ServiceSettings:
         host: address to listen on.
         port: port to listen on; 0 takes a free one.
         max_body: largest body of a request in bytes.
-        keys: whether requests need an API key; by default, unless the service listens on loopback only.
-        dashboard: whether the dashboard is served, too; by default, if people sign in or the service listens
-            on loopback only.
+        keys: whether requests need an API key. If the file does not say, they need one unless the service
+            listens on loopback only.
+        dashboard: whether the dashboard is served, too. If the file does not say, it is served if people sign
+            in, or if the service listens on loopback only.
         people: file of passwords and tokens for the dashboard; None for no sign-in.
         oidc: OpenID provider at which people sign in to the dashboard; None for no provider.
         trusted_proxies: networks of proxies whose `X-Forwarded-*` headers the dashboard believes.

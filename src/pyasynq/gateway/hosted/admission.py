@@ -1,7 +1,7 @@
 """Admission control of one instance's requests to a host: concurrency, rate and throttling.
 
 The host's gate in Redis applies the limits over all instances. One call requests admission for all tasks of a
-lease. Its answer also limits the number and the time of the next lease, so that few leased tasks are put
+lease. The answer also decides how many tasks the next lease may take, and when. So few leased tasks are put
 back.
 """
 
@@ -33,17 +33,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.gateway")
 
 _RENEW_SECONDS: Final = 10.0
-"""Seconds between two renewals of slots, which expire after 30 s: one renewal may fail."""
+"""Seconds between two renewals of slots. A slot expires after 30 s, so one renewal may fail."""
 _FULL_SECONDS: Final = 0.5
 """Seconds until the next request for admission while other instances hold all slots of the host."""
 _GATHER_SECONDS: Final = 0.05
-"""Minimum seconds of a pause for an empty token bucket: at a high rate, a lease then takes several tasks."""
+"""Minimum pause in seconds while the token bucket is empty.
+
+At a high rate several tokens gather in this time, so that one lease takes several tasks.
+"""
 _UNKNOWN_SECONDS: Final = 5.0
 """Seconds for which tasks are put off while Redis does not say whether they may begin."""
 _STEP_SECONDS: Final = 1.0
-"""Seconds until the window of a throttled host doubles (slow start): the requests that may run at once."""
+"""Seconds until the slow-start window of a throttled host doubles.
+
+The window is the number of requests that may run at once.
+"""
 _STEPS: Final = 7
-"""Number of steps of slow start, each with twice the window: one more would exceed an instance's slots."""
+"""Number of steps of slow start; each doubles the window.
+
+After one more step, the window would exceed the slots of an instance.
+"""
 _SPREAD: Final = 0.1
 """Maximum jitter of a task that is put off, as a fraction of its delay."""
 _LEAST_SPREAD: Final = 1.0
@@ -223,14 +232,14 @@ class HostAdmission:
 
 
 def put_off(seconds: float, reason: str) -> Retry:
-    """Return the outcome of a task that its host refuses for now: try again after a delay with jitter.
+    """Return the outcome of a task whose request may not begin now: a retry after a delay with jitter.
 
-    No retry is counted.
+    The retry is not counted.
     """
     return Retry(seconds + _spread(seconds, most=_MOST_SPREAD), reason=reason, spend=False)
 
 
 def _spread(seconds: float, *, most: float) -> float:
-    """Return random seconds (jitter), so that delayed tasks do not all come at once (thundering herd)."""
+    """Return jitter in seconds, so that delayed tasks do not all start at once (thundering herd)."""
     longest = min(most, max(_LEAST_SPREAD, seconds * _SPREAD))
     return random.uniform(0, longest)  # noqa: S311 - spreads load

@@ -39,7 +39,7 @@ _log = logging.getLogger("pyasynq.gateway")
 
 _REST_SECONDS: Final = 1.0
 _SLOTS: Final = 100
-"""Number of tasks at once for a host without a limit, in one instance."""
+"""Maximum number of running tasks of one host in one instance, even if the rule of the host allows more."""
 _MOST_ATTEMPTS: Final = 10_000
 
 
@@ -118,12 +118,12 @@ class HostedWorker:
             lane.stop()
 
     async def close(self, timeout: float) -> None:
-        """Call `stop`, wait for running tasks, put back the others, and close the connections.
+        """Call `stop`, wait for running tasks, put back those that do not end, and close the connections.
 
         Commands get SIGTERM at once, because few of them would end by themselves within the timeout.
 
         Args:
-            timeout: seconds to wait.
+            timeout: seconds to wait for running tasks.
         """
         self.stop()
         if self._following is not None:

@@ -87,7 +87,7 @@ class Lane:
         self._running: dict[asyncio.Task[None], Attempt] = {}
         self._leasing: asyncio.Task[None] | None = None
         self._abandoned: set[asyncio.Task[None]] = set()
-        """Cancelled calls for tasks, which put back what they took."""
+        """Cancelled lease loops (asyncio tasks), each until it has put back the tasks that it took."""
         self._is_closing = False
 
     @property

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyasynq.gateway.leases.acts import DelayOfFailure
 
 WAITS_SINCE_HEADER: Final = "pyasynq-waits-since"
-"""Header of a task that a throttled host keeps waiting: the Unix second since when."""
+"""Task header with the Unix second since which the task waits for a throttled host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,5 +76,5 @@ async def settle(attempt: Attempt, outcome: HostedOutcome, retry_delay: DelayOfF
 
 
 def _goes_on_waiting(outcome: HostedOutcome) -> bool:
-    """Return whether the task was not tried, so that it keeps waiting for its host: put off or put back."""
+    """Return whether the task was put back or put off without a try, so that it still waits for its host."""
     return isinstance(outcome, PutBack) or (isinstance(outcome, Retry) and not outcome.spend)

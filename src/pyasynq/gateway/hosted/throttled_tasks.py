@@ -1,6 +1,6 @@
 """Tasks that wait for a throttled host: when each is tried again, and when it is archived as too old.
 
-A header of the task contains the time since when the task waits. The header is written together with the
+A header of the task contains the time since which the task waits. The header is written together with the
 outcome, so it costs no additional call of Redis. The first attempt that is not put off removes the header.
 """
 
@@ -28,12 +28,12 @@ _MOST_DIGITS: Final = 12
 def put_off_task(
     attempt: Attempt, throttled: Throttled, max_age: float, now: float | None = None
 ) -> HostedOutcome:
-    """Return the outcome of a task whose host is throttled: a delay without a counted retry, or archived.
+    """Return the outcome of a task whose host is throttled: a retry that is not counted, or the archive.
 
     Args:
-        attempt: attempt at the task; the time of the first one is written to the task's headers.
+        attempt: attempt at the task. The first throttled attempt writes its time to the task's headers.
         throttled: pause that the host asks for.
-        max_age: seconds after the first such attempt until the task is archived.
+        max_age: seconds after that time from which the task is archived.
         now: the present as Unix time, for tests.
     """
     now = time.time() if now is None else now

@@ -63,7 +63,7 @@ async def _answer_status(parts: DoorParts, _: list[str]) -> str:
 
 
 async def _answer_workers(parts: DoorParts, _: list[str]) -> str:
-    """List each connection: number, address, name, functions; also each worker of other instances."""
+    """List the connections of this instance and the workers of others: number, address, name, functions."""
     peers = [(one.address, one.name, tuple(one.worker.functions)) for one in parts.sessions]
     for other in await parts.workers.read_others():
         peers += [(other.address, other.name, other.functions)] * other.connections
@@ -148,7 +148,7 @@ async def _answer_pid(_: DoorParts, __: list[str]) -> str:
 
 
 async def _answer_maxqueue(parts: DoorParts, arguments: list[str]) -> str:
-    """Set `max_run` of a type, or remove it by 0. Jobs above it wait, whereas gearmand drops them."""
+    """Set the limit `max_run` of a type; 0 removes it. Jobs above the limit wait; gearmand drops them."""
     name = arguments[0] if arguments else ""
     number = parse_whole_number(arguments[1]) if len(arguments) > 1 else None
     if name not in parts.list_types() or (len(arguments) > 1 and number is None):

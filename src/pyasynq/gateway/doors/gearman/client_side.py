@@ -219,7 +219,7 @@ class ClientSide:
         self._send(PacketType.STATUS_RES, handle, *_status_of(info))
 
     async def _tell_status_of_unique(self, unique: bytes) -> None:
-        """Send the state of the job with a unique id; unknown, unless this connection waits for it."""
+        """Send the state of the job with a unique id: "unknown" unless this connection waits for the job."""
         clients = 0
         info = None
         for queue, task_id in self._waits:
@@ -236,7 +236,7 @@ class ClientSide:
 
 
 def _check_workload(configuration: TaskConfiguration, workload: bytes) -> None:
-    """Compare a workload with the schema of its type; without a schema it may be any bytes.
+    """Validate a workload by the JSON Schema of its type; without a schema it may be any bytes.
 
     Raises:
         InvalidOptionError: the workload does not fit; the error names the field.
@@ -268,7 +268,7 @@ def _result_of(end: FinishedTask) -> bytes:
 
 
 def _status_of(info: TaskInfo | None) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return whether a job is known and runs, and its progress."""
+    """Return the state of a job for a status packet: whether it is known, whether it runs, its progress."""
     if info is None or info.state in _ENDED:
         return b"0", b"0", b"0", b"0"
     progress = info.progress

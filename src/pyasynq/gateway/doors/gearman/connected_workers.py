@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 _LANGUAGE: Final = "Gearman"
 _AGAIN_SECONDS: Final = 15.0
-"""Age in seconds at which an unchanged report is written again; it contains ends of leases of 30 s."""
+"""Age in seconds at which an unchanged report is written again, with the new ends of its 30 s leases."""
 _KEPT_SECONDS: Final = 1.0
 """Seconds for which the workers of other instances are cached."""
 
 
 class OtherWorker(NamedTuple):
-    """Equal workers at another instance, with one address, name and list of functions; or one over HTTP.
+    """Gearman workers of another instance with the same address, name and functions, or one worker over HTTP.
 
     Attributes:
         address: address from which they are connected.
         name: name that the workers give themselves.
         functions: functions that they can run.
-        connections: number of these workers.
+        connections: number of their connections.
     """
 
     address: str
@@ -42,8 +42,8 @@ class OtherWorker(NamedTuple):
 class ConnectedWorkers:
     """Workers connected to this instance, and workers connected to other instances.
 
-    Connections from one address with one name and the same functions are one report, so a fleet of equal
-    workers needs a single field in Redis.
+    Connections with the same address, name and functions share one report, so a fleet of equal workers needs
+    a single field in Redis.
 
     Args:
         instance: id of the instance.

@@ -119,10 +119,10 @@ class GearmanDoor:
             self.table.note_closed()
 
     async def close(self, timeout: float) -> None:
-        """Call `stop`, wait for running jobs, put back the others, and close the connections.
+        """Call `stop`, wait for running jobs, put back those that do not end, and close the connections.
 
         Args:
-            timeout: seconds to wait.
+            timeout: seconds to wait for running jobs.
         """
         self.stop()
         with contextlib.suppress(TimeoutError):

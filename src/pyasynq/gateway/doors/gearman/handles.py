@@ -1,7 +1,7 @@
 """Job handles: the name of a task for clients, and of an attempt for workers.
 
-libgearman keeps 63 bytes of a handle. A client's handle names the task itself: a hash of the queue and the
-task's id, which this service makes. So each instance understands it, and nothing has to be stored.
+libgearman keeps 63 bytes of a handle. A client's handle contains a hash of the queue's name, and the task's
+id. The service gives its jobs short ids. So each instance can decode a handle, and need not store it.
 """
 
 from __future__ import annotations

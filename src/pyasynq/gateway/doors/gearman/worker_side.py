@@ -119,7 +119,7 @@ class WorkerSide:
             await asyncio.gather(*(self._settle(job, job.attempt.crashed(reason)) for job in jobs.values()))
 
     async def release(self) -> None:
-        """Put the worker's jobs back when the instance shuts down; no crash is counted."""
+        """Put the worker's jobs back (requeue) when the instance shuts down; no crash is counted."""
         await self._wake()
         jobs, self._jobs = self._jobs, {}
         if jobs:
@@ -222,7 +222,10 @@ class WorkerSide:
                 self._send(answer, handle, function, workload)
 
     async def _hold(self, handle: bytes, attempt: Attempt) -> None:
-        """Renew a job's lease until the attempt ends without its worker: cancelled, timed out or expired."""
+        """Renew a job's lease until its attempt ends without an answer of the worker.
+
+        It is then cancelled, has timed out, or its lease has expired.
+        """
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             try:

@@ -116,7 +116,7 @@ class CommandRun:
             grace: returns the seconds between SIGTERM and SIGKILL.
 
         Raises:
-            KeeperLostError: the keeper was killed, and with it the command.
+            KeeperLostError: the keeper was killed; its command is killed, too.
         """
         answer = self._start(stdin)
         timed_out = False

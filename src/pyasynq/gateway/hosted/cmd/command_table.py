@@ -86,7 +86,7 @@ class CommandTable:
         self._entries: dict[int, CommandEntry] = {}
         """Entries by their indexes (places)."""
         self._free = deque(range(places))
-        """Indexes (places) without a running command, the one whose command ended first at the front."""
+        """Indexes (places) without a running command; the index whose command ended first is at the front."""
         self._running = 0
 
     @property

@@ -54,23 +54,24 @@ _GRACE_PART: Final = 0.1
 """Maximum fraction of an attempt's time that is used as grace period."""
 _MARGIN_PART: Final = 0.05
 _LONGEST_MARGIN: Final = 1.0
-"""Maximum seconds reserved for KILL and for writing the outcome before the deadline."""
+"""Maximum seconds that are reserved before the deadline, for SIGKILL and for writing the outcome."""
 _SHUTDOWN_GRACE: Final = 8.0
-"""Grace period at a shutdown, in seconds: less than the total time of hosted tasks at a shutdown."""
+"""Grace period of commands at a shutdown, in seconds: less than the 10 s that hosted tasks have to end."""
 
 
 class HostedCommands:
     """Runs the commands of an instance. Belongs to one event loop.
 
-    Programs and arguments come from the service's file only, never from Redis. So write
-    access to Redis does not allow to run programs here.
+    Programs and arguments come from the service's file only, never from Redis. So a client with write access
+    to Redis cannot run programs here.
 
     Args:
         types: task types of the service's file.
         rules: rules of all commands.
 
     Raises:
-        ConfigurationError: a command cannot be run on this machine, or this host lacks what is required.
+        ConfigurationError: a command cannot be run on this machine, or the machine lacks a part of the
+            isolation that the rules require.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ _END_SECONDS: Final = 15.0
 
 
 class KeeperLostError(Exception):
-    """Error: a keeper ended while it ran a command; the command has ended with it."""
+    """Error: a keeper ended while it ran a command; the command is killed, too."""
 
 
 class KeeperLink:
@@ -171,7 +171,7 @@ class Launcher:
             await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
     def _send(self, theirs: socket.socket) -> None:
-        """Request a keeper from the launcher, for this end of a socket pair; start the launcher if needed."""
+        """Ask the launcher for a keeper with this end of a socket pair; start the launcher if needed."""
         if self._process is not None and self._control is not None:
             with contextlib.suppress(OSError):
                 socket.send_fds(self._control, [b"N"], [theirs.fileno()])

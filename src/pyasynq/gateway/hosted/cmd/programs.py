@@ -20,7 +20,8 @@ def check_command(name: str, command: CommandSettings) -> None:
     """Check program, folder and user of a task type's command.
 
     Raises:
-        InvalidOptionError: the command cannot run here, or others could replace its program; names the field.
+        InvalidOptionError: the command cannot run here, or other users could replace its program. The error
+            names the field.
     """
     _check_program(f"tasks.{name}.argv[0]", Path(command.program))
     if command.cwd is not None and not Path(command.cwd).is_dir():

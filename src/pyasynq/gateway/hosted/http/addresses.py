@@ -1,7 +1,7 @@
 """Addresses that a request may go to: public ones, and those that the file allows for a host.
 
-The blocks are those of the special-purpose registries of IANA (RFC 6890 and its updates), and IPv6 outside of
-the global unicast block. An IPv4 address within an IPv6 address is judged as the IPv4 address.
+The refused networks are those of IANA's special-purpose registries (RFC 6890 and its updates), and all of
+IPv6 outside of the global unicast block. An IPv4 address within an IPv6 address is checked as IPv4.
 """
 
 from __future__ import annotations

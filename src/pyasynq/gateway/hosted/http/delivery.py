@@ -89,7 +89,7 @@ class Deliveries:
         self._sessions: dict[str, aiohttp.ClientSession] = {}
         """HTTP session of each host rule, by the rule's name; the empty name is for unlisted hosts."""
         self._contexts: dict[str, ssl.SSLContext] = {}
-        """TLS settings by the file of CA certificates; the empty name means the system's certificates."""
+        """SSL contexts by the file of CA certificates; the empty name means the system's certificates."""
         self._opening = asyncio.Lock()
 
     async def start(self) -> None:
@@ -146,7 +146,7 @@ class Deliveries:
     ) -> ReceivedAnswer:
         """Return the status of an HTTP answer; after a failure also its headers and the start of its body.
 
-        These are read only if the dashboard has no recent failed request of this host and queue.
+        Headers and body are left out if a recent failed request of this host and queue is stored already.
         """
         if _find_failure(outcome) is None or not self._table.wants_failed(request):
             return ReceivedAnswer(answer.status)
@@ -164,7 +164,7 @@ class Deliveries:
     def _note(
         self, request: SentRequest, received: ReceivedAnswer, outcome: HostedOutcome | Throttled
     ) -> None:
-        """Count a request, and keep it if its attempt failed."""
+        """Count a request. If its attempt failed, keep the request for the dashboard."""
         self._table.note(request, received.status)
         reason = _find_failure(outcome)
         if reason is not None and self._table.wants_failed(request):
@@ -267,7 +267,7 @@ def _find_failure(outcome: HostedOutcome | Throttled) -> str | None:
 
 
 def _make_tls(ca_file: str) -> ssl.SSLContext:
-    """Return the SSL context for requests; it trusts the CA certificates of a file, or of the system."""
+    """Return the SSL context for requests: it trusts the CA certificates of a file, or of the system."""
     tls = ssl.create_default_context(cafile=ca_file or None)
     tls.minimum_version = ssl.TLSVersion.TLSv1_2
     return tls

@@ -58,7 +58,7 @@ _BEAT_SECONDS: Final = 10.0
 _READ_SECONDS: Final = 0.05
 """Seconds between two reads of the replies, while workers have entries."""
 _PAUSE_SECONDS: Final = 1.0
-"""Seconds until the next try after one that failed."""
+"""Seconds until the next try after a failed one."""
 _BATCH: Final = 100
 _ENDED: Final = (TaskCanceledError, TaskTimeoutError, LeaseExpiredError, AttemptSettledError)
 
@@ -71,7 +71,7 @@ class _Shard:
         self.swept_at = now
         """Time of the loop at which the last sweep ended; at first the time of creation."""
         self.forgotten_at: dict[str, float] = {}
-        """Times of the loop, by worker name, from which a sweep removes the worker if it has no heartbeat."""
+        """Deadlines by worker name: a sweep after this time of the loop removes a worker without heartbeats."""
         self.living = 0
         """Number of living workers."""
         self.free = 0

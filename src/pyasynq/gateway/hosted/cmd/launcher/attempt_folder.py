@@ -48,9 +48,9 @@ class AttemptFolder:
         return True
 
     def is_untouched(self) -> bool:
-        """Return whether nothing of the folder has changed: neither files, nor mode, owner or attributes.
+        """Return whether the command has changed nothing: neither files, nor mode, owner or attributes.
 
-        The time of the last change alone is not enough, because its resolution may be milliseconds.
+        The time of the last change (ctime) alone does not show this: its resolution may be milliseconds.
         """
         try:
             return self._state == self._read_state() and not os.listdir(self.path)  # noqa: PTH208 - as names

@@ -1,8 +1,8 @@
 """Keeper: runs one command at a time, and kills every process that a command leaves behind.
 
-The service sends one letter for each request. `R` runs a command: four descriptors come with it, of a file
-with the order (the command as JSON) and of the standard streams. `T` sends SIGTERM to the command, and `K`
-kills it. The keeper answers with a line of JSON when the command has ended, or could not start. Then `D`
+The service sends one letter for each request. `R` runs a command. Four file descriptors come with it: a file
+with the order (the command as JSON), and the three standard streams. `T` sends SIGTERM to the command, and
+`K` kills it. The keeper answers with a line of JSON when the command has ended, or could not start. Then `D`
 removes the folder of the attempt, or keeps an untouched one for reuse. When the socket is closed, also by the
 death of the service, the keeper kills the command and ends.
 """
@@ -38,7 +38,7 @@ def keep(link: socket.socket, launcher: int) -> None:
 
     Args:
         link: socket to the service.
-        launcher: process id of the parent, which ends what this process leaves behind.
+        launcher: process id of the parent, which kills the processes that this process leaves behind.
     """
     kernel.become_subreaper()
     prepare_keeper()

@@ -1,10 +1,10 @@
-"""Start of a command, with its limits and its user.
+"""Start of a command, with its resource limits and its user.
 
-A keeper spawns a command that needs neither (posix_spawn), because a fork of Python takes several times as
-long. For other commands, the keeper forks, and the child sets limits and user before it executes the program.
+A keeper spawns a command without limits and user (posix_spawn), because a fork of Python takes several times
+as long. For any other command the keeper forks. The child sets limits and user, then executes the program.
 
 Spawning prlimit(1) of util-linux would take less CPU than the fork (1.2 ms instead of 3.1 ms).
-But prlimit gives a file without a known header to a shell, and hides which step of the start has failed.
+But prlimit runs a file without a known header in a shell, and hides which step of the start has failed.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _limit(order: dict[str, Any], group: ControlGroup | None, stage: list[str]) 
     _set_limit(resource.RLIMIT_NOFILE, limits.get("files"))
     _set_limit(resource.RLIMIT_FSIZE, limits.get("file_size"))
     if (cpu := limits.get("cpu")) is not None:
-        # The hard limit is one second higher, and sends KILL to a program that catches the first signal.
+        # The hard limit is one second higher. At this limit, SIGKILL ends a program that catches SIGXCPU.
         _set_limit(resource.RLIMIT_CPU, max(1, int(cpu)), grace=1)
     if order.get("user") is not None:
         stage[0] = "user"
@@ -208,7 +208,10 @@ def _limit(order: dict[str, Any], group: ControlGroup | None, stage: list[str]) 
 
 
 def _set_limit(kind: int, value: int | None, *, grace: int = 0) -> None:
-    """Set a resource limit and a hard limit that is `grace` higher, but none above the present hard limit."""
+    """Set a soft resource limit, and a hard limit that is `grace` higher.
+
+    Neither becomes higher than the present hard limit.
+    """
     if value is not None:
         most = resource.getrlimit(kind)[1]
         wanted = (value, value + grace)
