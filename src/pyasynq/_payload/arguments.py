@@ -39,7 +39,10 @@ _Conversion: TypeAlias = "tuple[str, Callable[[Any], Any]]"
 
 
 class _Encoding(NamedTuple):
-    """Steps to encode calls of one shape; `is_bound` if they pass all arguments in the parameters' order."""
+    """Steps to encode the calls of one shape.
+
+    `is_bound` means that such calls pass every argument by name, in the order of the parameters.
+    """
 
     conversions: list[_Conversion]
     is_bound: bool
@@ -109,7 +112,7 @@ class ArgumentsCodec:
             if one.decode is not as_is
         ]
         self._unbound = {name: self._defaults.get(name) for name in parameters}
-        """The parameters in their order, with their defaults."""
+        """Defaults by parameter, in the order of the parameters; None for a parameter without a default."""
         self._encodings: dict[tuple[tuple[type, ...], _Shape], _Encoding] = {}
         """Encodings by the shape of a call: calls from one line of code nearly always have the same shape."""
         self._decodings: dict[_Shape, list[_Conversion]] = {}
@@ -158,7 +161,7 @@ class ArgumentsCodec:
         }
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """Return the payload of a call: compact JSON, defaults filled in; equal calls are equal bytes.
+        """Return the payload of a call: compact JSON, with defaults filled in. Equal calls give equal bytes.
 
         Raises:
             ArgumentsError: for missing, unknown or surplus arguments.
@@ -223,11 +226,11 @@ class ArgumentsCodec:
         ) from mismatch.__cause__
 
     def decode(self, payload: bytes) -> dict[str, Any]:
-        """Return the keyword arguments for the handler. No payload at all is a call without arguments.
+        """Return the keyword arguments for the handler. An empty payload is a call without arguments.
 
         Raises:
             PayloadDecodingError: for a payload that is not a JSON object, for missing and unknown arguments,
-                and for one that does not fit its annotation; it names the argument, never the value.
+                and for a value that does not fit its annotation. It names the argument, never the value.
         """
         try:
             values: dict[str, Any] = from_bytes(payload or _NO_ARGUMENTS)

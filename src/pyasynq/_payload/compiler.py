@@ -57,10 +57,10 @@ _OF_ITEMS: Final[Mapping[Any, Callable[[Converter], Converter]]] = {
     frozenset: partial(set_of, make=frozenset),
     collections.abc.Set: partial(set_of, make=frozenset),
 }
-"""By container type: function that makes its converter from the converter of its items."""
+"""Functions by container type: each makes the container's converter from the converter of its items."""
 _MAPPINGS: Final = {dict, collections.abc.Mapping, collections.abc.MutableMapping}
 _SCALAR_MODULES: Final = frozenset({"ipaddress", "zoneinfo"})
-"""Modules whose types `imported_scalars` knows."""
+"""Modules whose types have converters in `imported_scalars`."""
 NO_CODECS: Final[Mapping[type, Converter]] = types.MappingProxyType({})
 _QUALIFIERS: Final = {typing.Annotated, typing.Required, typing.NotRequired}
 
@@ -211,7 +211,7 @@ def _describe_record(annotation: Any) -> str:
 
 
 def _split_type(annotation: Any) -> tuple[Any, list[Any]]:
-    """Return a type without qualifiers and aliases, and its `Annotated` types that pydantic must enforce."""
+    """Return the type inside of qualifiers and aliases, and the `Annotated` types that pydantic enforces."""
     constraints = []
     while True:
         if typing.get_origin(annotation) in _QUALIFIERS:

@@ -1,4 +1,4 @@
-"""Lists, tuples, sets and mappings, and values of no declared type."""
+"""Converters of lists, tuples, sets and mappings, and of values without a declared type, such as `Any`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _by_key: Final = itemgetter(0)
 _canonical_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-# Values of no declared type: only the types of JSON, so that a value is equal after a round trip.
+# Values without a declared type may have only the types of JSON: then they are equal after a round trip.
 
 
 def _encode_undeclared(value: Any) -> Json:
@@ -55,7 +55,7 @@ def _encode_undeclared_dict(value: dict[Any, Any]) -> dict[str, Json]:
                 f"JSON has text keys only, got a key of type {type(key).__name__}; "
                 "annotate it, as in dict[int, str]",
             )
-    # Go sorts too: equal mappings must be equal bytes, whatever the order they were filled in.
+    # Keys are sorted, as Go does, so that equal mappings become equal bytes.
     return {key: _member(value[key], _encode_undeclared) for key in sorted(value)}
 
 

@@ -31,11 +31,11 @@ _WORDS: Final[dict[type, str]] = {
 
 
 class Mismatch(Exception):  # noqa: N818 - internal; it becomes a PayloadEncodingError or PayloadDecodingError
-    """A value that its converter cannot take. The message never shows the value, which may be a secret.
+    """Error: a converter cannot take a value. The message never shows the value, which may be a secret.
 
     Attributes:
-        message: what was expected and of which kind the value is.
-        path: where inside the argument it lies, such as `[3].street`.
+        message: what was expected, and the type of the value.
+        path: position of the value inside the argument, such as `[3].street`.
     """
 
     def __init__(self, message: str) -> None:
@@ -58,11 +58,11 @@ class Converter:
     writes: frozenset[type]
     """JSON kinds that `encode` produces, as the Python types that a JSON decoder returns."""
     accepts: Callable[[Any], bool]
-    """Test for a Python value of this type; a union chooses the member to encode with by this test."""
+    """Returns whether a Python value has this type; a union uses it to choose the member that encodes."""
     encode: Convert
-    """Python value to JSON. Raises `Mismatch`."""
+    """Function from a Python value to JSON; raises `Mismatch`."""
     decode: Convert
-    """JSON to Python value. Raises `Mismatch`."""
+    """Function from JSON to a Python value; raises `Mismatch`."""
     plain: frozenset[type] = frozenset()
     """Exact types that need no conversion: the Python value is the JSON value, so no function is called."""
     reads: frozenset[type] = frozenset()
@@ -72,16 +72,16 @@ class Converter:
     tags: Mapping[str, frozenset[Any]] = field(default_factory=dict)
     """Discriminator fields of a tagged union: names in the JSON object, each with its possible values."""
     describe: Describe = lambda _definitions: {}
-    """The JSON Schema of what `encode` writes."""
+    """Function that returns the JSON Schema of what `encode` writes."""
 
 
 def as_is(value: Json) -> Json:
-    """Return the value. A converter whose `decode` is this very function costs nothing to decode."""
+    """Return the value unchanged. A `decode` that is this function is recognised, and need not be called."""
     return value
 
 
 def fixed(schema: Schema) -> Describe:
-    """Return a `describe` that always gives a copy of this schema."""
+    """Return a function for `Converter.describe` that returns a copy of this schema."""
     return lambda _definitions: dict(schema)
 
 

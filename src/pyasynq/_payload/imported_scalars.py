@@ -1,6 +1,6 @@
 """Scalars of standard modules that only some programs import: IP addresses and networks, and time zones.
 
-A type of such a module can only be met when the program has imported it.
+An annotation can contain such a type only if the program has imported the type's module.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """pydantic models and dataclasses, and constraints in `Annotated`: pydantic writes, reads and checks them.
 
-pydantic is never imported here: a type of it can only be met when the program has imported it. A value that a
-round trip would change is refused: at the declaration if the type shows it, else when the value is sent.
+pydantic is never imported here: an annotation can contain its types only if the program has imported it. A
+value that a round trip would change is refused. If the type already shows the change, the handler is refused
+when it is declared; otherwise the value is refused when it is sent.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _HARMLESS: Final = frozenset({"DocInfo", "Examples", "SkipJsonSchema", "Unit", "
 _NOT_OF_PARAMETERS: Final = frozenset(
     {"alias", "default", "default_factory", "exclude", "init", "serialization_alias", "validation_alias"}
 )
-"""Arguments of `Field` that pydantic heeds in models only."""
+"""Arguments of `Field` that have an effect only in pydantic's models."""
 _DESCRIPTIONS: Final = frozenset(
     {"annotation", "deprecated", "description", "examples", "json_schema_extra", "repr", "title"}
 )
@@ -51,11 +52,14 @@ _CONSTRAINTS: Final = (
 )
 """Keywords of pydantic's JSON Schema that are also valid for our JSON of the same type."""
 _TEXT_WITH_VALUES: Final = frozenset({"assertion_error", "union_tag_invalid", "value_error"})
-"""Kinds of pydantic's errors whose text shows the value, or is the user's own."""
+"""Kinds of pydantic's errors whose message contains the value, or comes from the user's validators."""
 
 
 class LossyTypeError(Exception):
-    """A type of pydantic whose values would arrive changed; the message says why."""
+    """Error: a round trip would change values of a type, or its metadata would have no effect.
+
+    The message says why.
+    """
 
 
 def is_pydantic_type(kind: Any) -> bool:
@@ -168,7 +172,7 @@ def _schema_of_model(adapter: Any, name: str, definitions: Definitions) -> Schem
 
 
 def _adapter_schema(adapter: Any, ref_template: str) -> Schema:
-    """Return the schema that pydantic gives a type; nothing if it has none, as with some validators."""
+    """Return the JSON Schema that pydantic makes for a type; empty if it cannot, as for some validators."""
     try:
         schema: Schema = adapter.json_schema(ref_template=ref_template)
     except Exception:  # noqa: BLE001 - pydantic has several for it, and a schema is an extra
@@ -324,7 +328,7 @@ def _has_serializer(decorators: Any, name: str, one: Any) -> bool:
 
 
 def _classes_in(annotation: Any) -> Iterator[type]:
-    """Yield the classes in an annotation, those in the fields of plain records among them."""
+    """Yield the classes in an annotation, and the classes in the fields of its plain dataclasses."""
     waiting, seen = [annotation], set[int]()
     while waiting:
         one = waiting.pop()

@@ -1,6 +1,7 @@
 """Kinds of types with named fields: dataclasses, named tuples, typed dictionaries, attrs classes, structs.
 
-attrs and msgspec are never imported here: a class of theirs is met only if the program has imported them.
+attrs and msgspec are never imported here: an annotation can contain their classes only if the program has
+imported them.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _is_required(kind: Any, name: str, hint: Any) -> bool:
 def build_attrs_class(
     annotation: Any, name: str, compile_type: Compile, remember: Callable[[Converter], None]
 ) -> Converter:
-    """Return the converter of a class made with attrs. A field has the name that `__init__` takes."""
+    """Return the converter of an attrs class. Its JSON has the names of the parameters of `__init__`."""
     kind, hints = _class_of(annotation), read_hints(annotation)
     nothing = sys.modules["attr"].NOTHING
     fields = {one.alias: one for one in kind.__attrs_attrs__ if one.init}

@@ -19,7 +19,7 @@ _OBJECT: Final = frozenset({dict})
 
 
 class UnsupportedRecordError(Exception):
-    """A class with named fields that cannot be rebuilt from them; the message says why."""
+    """Error: a class cannot be rebuilt from its fields; the message says why."""
 
 
 class RecordField(NamedTuple):
@@ -71,7 +71,7 @@ class RecordType:
         self.fields.update({one.name: one for one in fields})
 
     def describe(self, definitions: Definitions) -> Schema:
-        """Return a reference to the schema of the type, which is among the definitions then."""
+        """Return a reference to the JSON Schema of the type, and add the schema to the definitions."""
         return definitions.refer(self.annotation, self.name, lambda: self._schema(definitions))
 
     def _schema(self, definitions: Definitions) -> Schema:
@@ -101,7 +101,7 @@ class RecordType:
         return encoded
 
     def decode(self, value: Json) -> Any:
-        """Return the object that the JSON describes."""
+        """Return the Python object for a JSON object."""
         if type(value) is not dict:
             refuse_json(self.name, value)
         if not value.keys() <= self.fields.keys():
@@ -123,7 +123,7 @@ def _make(name: str, make: Callable[..., Any], fields: dict[str, Any]) -> Any:
     try:
         return make(**fields)
     except (TypeError, ValueError) as error:
-        # The message omits the error's text and chain: already those of `int(text)` show the refused value.
+        # The message omits the error's text and chain: even those of `int(text)` show the refused value.
         raise Mismatch(f"{name} refused its fields: {describe_place(error)}") from None
 
 
@@ -137,7 +137,7 @@ def describe_place(error: BaseException) -> str:
 
 
 def find_tags(hints: Mapping[str, Any]) -> dict[str, frozenset[Any]]:
-    """Return the values of the fields that are annotated as literals of text or whole numbers."""
+    """Return the discriminators: the values of each field whose annotation is a literal of str or int."""
     found = {}
     for name, annotation in hints.items():
         hint = annotation

@@ -1,4 +1,4 @@
-"""Types that are one JSON value: numbers, text, times, and the like."""
+"""Converters of scalar types, whose JSON is one number, string, boolean or null, such as dates and UUIDs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def text_scalar(
     return Converter(kind.__name__, _TEXT, accepts, encode, decode, reads=reads, describe=fixed(schema))
 
 
-# float: a whole number is one too, for Python's type checkers and for Go, which writes 1.0 as 1.
+# float: an int is accepted, as by Python's type checkers; Go writes 1.0 as 1.
 
 
 def _encode_float(value: Any) -> float:

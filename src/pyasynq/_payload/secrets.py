@@ -1,4 +1,4 @@
-"""`Secret[...]`: written and read as its value, and named as secret in schemas."""
+"""Converter of `Secret[...]`: its JSON is that of the value, and JSON Schemas mark it as a secret."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ def _finite(digits: str) -> float:
 
 
 def _make_encode(encoder: json.JSONEncoder) -> Callable[[Any], str]:
-    """Return a function like `encoder.encode` that sets CPython's accelerator up once, not for each value.
+    """Return a function like `encoder.encode` that sets up CPython's C accelerator once, not for each value.
 
-    The accelerator is not a documented part of `json`: an interpreter that lacks it, or takes other arguments
-    for it, encodes through the documented way.
+    The accelerator is not a documented part of `json`. If the interpreter lacks it, or expects other
+    arguments, the function is `encoder.encode` itself.
     """
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
@@ -58,7 +58,8 @@ def to_bytes(value: Json) -> bytes:
     """Return the value as JSON.
 
     Raises:
-        Mismatch: for infinities, text that UTF-8 cannot carry, and endless nesting.
+        Mismatch: for infinity and NaN, too many digits, lone surrogates, too deep nesting, and a value that
+            contains itself.
     """
     try:
         return _encode(value).encode()

@@ -1,8 +1,8 @@
 """Reports of ended tasks to the program that has enqueued them, as tasks of the team's own queue.
 
-The script that ends a task also writes a completion callback to an outbox (transactional outbox), which is
-then moved to that queue. A worker retries `on_finished` until it succeeds. So each end is reported at least
-once, even if a process dies.
+The Lua script that ends a task also writes a completion callback to an outbox (transactional outbox). The
+callback is then moved to the team's queue. A worker retries `on_finished` until it succeeds. So each end is
+reported at least once, even if a process dies.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class HttpWork:
         self._take(answer, asyncio.get_running_loop().time())
 
     async def _work(self) -> str:
-        """Lease and run tasks until `close` (return an empty text) or an error (return the reason)."""
+        """Lease and run tasks until `close` or an error; return the error's reason, or an empty string."""
         looking = asyncio.create_task(self._follow_types(), name="pyasynq sdk types")
         try:
             pauses = Pauses()

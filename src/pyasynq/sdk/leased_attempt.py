@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.sdk")
 
 LEASED_SECONDS: Final = 30.0
-"""Duration of a lease in seconds, which is renewed after each third.
+"""Duration of a lease in seconds. The lease is renewed after each third of this duration.
 
-Tasks of a dead worker run again after this time. A renewal also brings a cancellation.
+Tasks of a dead worker run again after this time. The answer to a renewal also reports a cancellation.
 """
 _RENEW_SECONDS: Final = LEASED_SECONDS / 3
 _AGAIN_SECONDS: Final = 1.0
@@ -283,7 +283,7 @@ class LeasedAttempt:
     def _choose_act(self, result: Any, error: BaseException | None) -> tuple[str, dict[str, Any]] | None:
         """Return action and body of the request that settles the attempt.
 
-        None if the attempt is over, or if a thread still runs its handler after a cancellation.
+        Return None if the attempt is over, or if a thread still runs its handler after a cancellation.
         """
         if self._is_over:
             return None

@@ -16,7 +16,7 @@ from pyasynq._visible_text import visible
 _log = logging.getLogger("pyasynq.sdk")
 
 _GRACE_SECONDS: Final = 15.0
-"""Seconds for the program's own shutdown: common servers wait less for their open requests."""
+"""Grace period in seconds for the program's own shutdown; common web servers wait less for open requests."""
 _has_died = threading.Event()
 """Whether the worker has died: set before the signal is sent, read when the interpreter ends."""
 

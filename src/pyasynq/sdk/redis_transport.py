@@ -56,7 +56,7 @@ class RedisTransport:
         self.follower = ConfigurationFollower(ConfigurationStore(self._operator), {})
 
     async def start(self) -> None:
-        """Read the task configurations, and begin to follow them. Idempotent.
+        """Read the task configurations, and begin to poll them for changes. Idempotent.
 
         Raises:
             RedisError: Redis cannot be reached.

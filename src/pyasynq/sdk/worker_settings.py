@@ -12,7 +12,7 @@ class WorkerSettings:
     Attributes:
         concurrency: number of tasks that run at once in this process, of all types together.
         shutdown_timeout: time that running tasks have after `close`.
-        overdue_limit: seconds after its deadline when an attempt that cannot be stopped ends the worker.
+        overdue_limit: seconds after its deadline at which an attempt that cannot be stopped ends the worker.
         publish_events: whether events of the tasks are published.
         team: name of the team that runs the worker.
         version: version of the application.

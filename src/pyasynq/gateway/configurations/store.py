@@ -84,7 +84,7 @@ class ConfigurationStore:
             )
 
     async def _set_limits(self, one: TaskConfiguration) -> None:
-        """Store the limits of a type's queue, which every worker obeys, unless they are stored already."""
+        """Store the limits of a type's queue in Redis, unless they are stored already; all workers obey them."""
         limits = one.limits
         if await self._read_limits(one.name) == limits:
             return
@@ -102,7 +102,7 @@ class ConfigurationStore:
 
 
 def _parse(stored: TypeConfiguration) -> TaskConfiguration | None:
-    """Parse a stored configuration; return None, with a warning, if this version cannot read it."""
+    """Parse a stored configuration. If this version of the service cannot read it, log it and return None."""
     try:
         return parse_task_configuration("configuration", dict(stored.content), name=stored.name)
     except InvalidOptionError as error:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _KINDS: Final = ("worker", "http", "cmd", "list")
 """Kinds of task types: `worker` is run by remote workers, the others by the service.
 
-`http` is a request, `cmd` a command, and `list` an entry in a list of Redis, which a worker takes.
+`http` sends a request, `cmd` runs a command, and `list` puts an entry into a Redis list for a worker.
 """
 _MANAGERS: Final = ("file", "api")
 """Owners of a configuration: the service's file, or the API; only the owner changes it."""
@@ -47,7 +47,7 @@ class TaskConfiguration:
     max_run: int | None = None
     """Number of the type's tasks that run at once, in all workers together; None means unlimited."""
     max_pending: int | None = None
-    """Number of waiting tasks from which the service refuses new ones; None means unlimited."""
+    """Number of waiting tasks from which the service refuses new tasks; None means unlimited."""
     rate: str | None = None
     """Rate limit of task starts, in all workers together, such as `50/s+10`; None means unlimited."""
     ordered: bool = False
@@ -63,7 +63,7 @@ class TaskConfiguration:
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict)
     retry_on: tuple[int, ...] = ()
-    """HTTP statuses after which the request is retried, even if they mean something else by default."""
+    """HTTP statuses after which the task is retried, even if they have another outcome by default."""
     archive_on: tuple[int, ...] = ()
     """HTTP statuses after which the task is archived."""
     max_age: float | None = None

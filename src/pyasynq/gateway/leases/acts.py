@@ -48,7 +48,8 @@ async def perform_act(
     Args:
         attempt: attempt of the task.
         act: request of the worker, such as `complete` or `extend`.
-        retry_delay: delay of a failure for which the worker gives none; None is the back-off of Asynq.
+        retry_delay: returns the seconds until a failed task is retried, unless the worker gives a delay; None
+            is the back-off of Asynq.
 
     Raises:
         ProblemError: two fields of the act contradict one another; nothing is changed.

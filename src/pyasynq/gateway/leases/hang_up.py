@@ -21,7 +21,10 @@ class ClientGoneError(Exception):
 
 
 class HangUpWatch:
-    """Watches the connection of a request whose body was read, from `start` to `stop`."""
+    """Watches, from `start` to `stop`, whether the client of a request disconnects.
+
+    The body of the request must have been read before.
+    """
 
     def __init__(self, request: Request) -> None:
         self._receive = request.receive
@@ -42,7 +45,7 @@ class HangUpWatch:
             await asyncio.wait({self._task})
 
     def cancel(self) -> None:
-        """End the watch in the next round of the event loop, which costs half as much as to wait for it."""
+        """End the watch, but do not wait for its asyncio task to end: the wait would double the cost."""
         if self._task is not None:
             self._task.cancel()
 

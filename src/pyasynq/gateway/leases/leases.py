@@ -136,7 +136,7 @@ class Leases:
         """Perform a worker's act: extend the lease of an attempt (return the new lease), or settle it (None).
 
         Raises:
-            InvalidTokenError: for a token that this key was not given.
+            InvalidTokenError: the lease token was not issued to this API key.
             OutcomeUnknownError: when Redis has not confirmed the act in time.
             PyasynqError: as `Consumer.find` and the settles of an attempt do.
         """

@@ -185,7 +185,7 @@ class ServedQueues:
             await self._drop(self._consumer)
 
     async def _drop(self, consumer: Consumer) -> None:
-        """Drop the least recently used queues above the limit, except those in use."""
+        """Drop the least recently used queues above the limit, except queues in use."""
         for name in list(self._served)[: max(0, len(self._served) - self._most)]:
             if name not in self._users:
                 del self._served[name]
@@ -193,9 +193,10 @@ class ServedQueues:
 
 
 class QueueUse:
-    """Use of queues for the duration of a block, which gets their consumer; raises as `begin_use` does.
+    """Context manager that serves queues during a block, and returns their consumer.
 
-    A class, because a generator with `contextlib` would take three times as long, once or twice a request.
+    It raises what `begin_use` raises. It is a class, because a generator with `contextlib` would take three
+    times as long, and each request uses one or two of these.
     """
 
     __slots__ = ("_queues", "_served")

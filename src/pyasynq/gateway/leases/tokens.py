@@ -53,7 +53,7 @@ class Keyring:
     """Signs and opens tokens. The first key signs, all of them verify, so that keys can be rotated.
 
     Args:
-        keys: secret bytes, at least 16 of each. All instances of the service need the same.
+        keys: secret keys of at least 16 bytes each. All instances of the service need the same keys.
 
     Raises:
         ConfigurationError: for no key, or one that is too short.
@@ -107,7 +107,7 @@ def _pack(text: str) -> bytes:
 
 
 def _unpack(data: bytes) -> list[str]:
-    """Decode the texts of a token whose signature is valid."""
+    """Decode the fields of a lease token whose signature is valid."""
     texts, at = [], 0
     while at < len(data):
         begin = at + _LENGTH_BYTES

@@ -77,7 +77,7 @@ class WorkerTable:
             report.hold(HeldTask(attempt.queue, attempt.id, until))
 
     def note_settled(self, worker: str, queue: str, task_id: str) -> None:
-        """Record that a worker has settled a task, or lost it."""
+        """Record that a worker has settled a task, or no longer has its lease."""
         self._find(worker).drop(queue, task_id)
 
     def take_changed(self) -> list[LeaseWorkerReport]:

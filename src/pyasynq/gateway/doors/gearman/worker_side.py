@@ -224,7 +224,7 @@ class WorkerSide:
     async def _hold(self, handle: bytes, attempt: Attempt) -> None:
         """Renew a job's lease until its attempt ends without an answer of the worker.
 
-        It is then cancelled, has timed out, or its lease has expired.
+        The attempt was cancelled, has timed out, or has lost its lease.
         """
         while True:
             await asyncio.sleep(_RENEW_SECONDS)

@@ -71,7 +71,7 @@ class _Shard:
         self.swept_at = now
         """Time of the loop at which the last sweep ended; at first the time of creation."""
         self.forgotten_at: dict[str, float] = {}
-        """Deadlines by worker name: a sweep after this time of the loop removes a worker without heartbeats."""
+        """Deadlines by worker name: sweeps after this time of the loop remove a worker without heartbeats."""
         self.living = 0
         """Number of living workers."""
         self.free = 0
