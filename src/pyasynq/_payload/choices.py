@@ -14,7 +14,7 @@ _ENUM_KINDS: Final = frozenset({str, int})
 
 
 class AmbiguousUnionError(Exception):
-    """Two members of a union look the same in JSON, so decoding could not tell them apart.
+    """Error: two members of a union look the same in JSON, so decoding could not tell them apart.
 
     Attributes:
         first: name of one member.
@@ -109,9 +109,9 @@ def _decode_by_tag(members: Sequence[Converter]) -> Callable[[Json], Any]:
 
 
 def literal_of(values: Sequence[Any]) -> Converter:
-    """Return the converter of `Literal[...]`: text, whole numbers, booleans and None."""
+    """Return the converter of `Literal[...]` of strings, integers, booleans and None."""
     name = f"Literal[{', '.join(map(repr, values))}]"
-    # 1 == True: the type belongs to the key.
+    # The keys contain the type, because 1 == True.
     known = {(type(value), value): value for value in values}
 
     def accepts(value: object) -> bool:
@@ -128,7 +128,7 @@ def literal_of(values: Sequence[Any]) -> Converter:
 
 
 def enum_of(kind: type[enum.Enum]) -> Converter:
-    """Return the converter of an enum: by value where all values are text or whole numbers, else by name."""
+    """Return the converter of an enum: by value if all values are strings or integers, otherwise by name."""
     kinds = frozenset(type(member.value) for member in kind) or _ENUM_KINDS
     if kinds <= _ENUM_KINDS:
         return _enum(kind, kinds, lambda member: member.value, kind)
@@ -157,7 +157,7 @@ def _enum(
         except (ValueError, KeyError):
             raise Mismatch(f"expected one of {name}, got something else") from None
 
-    # A flag may be any sum of its members.
+    # The value of a flag may combine several members.
     values = {"type": "integer"} if issubclass(kind, enum.Flag) else {"enum": [to_json(one) for one in kind]}
     describe = fixed({"title": name, **values})
     return Converter(name, kinds, accepts, encode, decode, describe=describe)

@@ -66,7 +66,7 @@ _QUALIFIERS: Final = {typing.Annotated, typing.Required, typing.NotRequired}
 
 
 class UnsupportedTypeError(Exception):
-    """An annotation that has no JSON form; the message says what to write instead."""
+    """Error: an annotation has no JSON form; the message says what to write instead."""
 
 
 class Compiler:

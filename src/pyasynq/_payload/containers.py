@@ -233,12 +233,12 @@ def set_of(item: Converter, make: type[set[Any] | frozenset[Any]]) -> Converter:
 
 
 def can_be_key(key: Converter) -> bool:
-    """Return whether a type can be the key of a JSON object: its JSON is text or a whole number."""
+    """Return whether a type can be the key of a JSON object: its JSON is a string or an integer."""
     return key.writes in _KEY_KINDS
 
 
 def dict_of(key: Converter, item: Converter) -> Converter:
-    """Return the converter of `dict[key, item]`; whole numbers as keys become text, as in Go."""
+    """Return the converter of `dict[key, item]`; integer keys become strings in JSON, as in Go."""
     name = f"dict[{key.name}, {item.name}]"
     numeric = key.writes == {int}
     plain_keys = key.plain == {str}

@@ -34,7 +34,7 @@ _KINDS: Final[Mapping[Any, type]] = {
     "array": list,
     "object": dict,
 }
-"""Kinds of JSON by their names in JSON Schema."""
+"""Python types of decoded JSON, by the names of JSON Schema."""
 _CHECKING_LIBRARIES: Final = frozenset({"annotated_types", "msgspec", "pydantic", "pydantic_core"})
 """Modules whose objects in `Annotated` constrain values."""
 _HARMLESS: Final = frozenset({"DocInfo", "Examples", "SkipJsonSchema", "Unit", "WithJsonSchema"})

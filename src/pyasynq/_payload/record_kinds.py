@@ -29,7 +29,7 @@ The callback gets the converter before the fields are compiled, so that a record
 
 
 def find_kind(kind: Any) -> Build | None:
-    """Return the builder for a kind of class, such as dataclasses; None for one without named fields."""
+    """Return the builder for a kind of class, such as dataclasses; None for a class without named fields."""
     if hasattr(kind, "__attrs_attrs__"):
         return build_attrs_class
     if dataclasses.is_dataclass(kind):

@@ -50,14 +50,14 @@ def text_scalar(
     reads: frozenset[type] = frozenset(),
     **keywords: str,
 ) -> Converter:
-    """Return the converter of a type that is written as text.
+    """Return the converter of a type whose JSON is a string.
 
     Args:
         kind: the type.
-        to_text: function that makes the text of a value.
-        from_text: parses text to a value; raises `ValueError` or `ArithmeticError` for invalid text.
-        never: subtypes that are refused, because text would lose a part of their values.
-        reads: types of JSON values besides text that `from_text` accepts.
+        to_text: returns the string for a value.
+        from_text: parses the string to a value; raises `ValueError` or `ArithmeticError` for an invalid one.
+        never: subtypes that are refused, because the string would lose a part of their values.
+        reads: types of JSON values besides strings that `from_text` accepts.
         keywords: further keywords of the JSON Schema, such as `format`.
     """
     schema: Schema = {"type": ["string", "integer"] if reads else "string", **keywords}

@@ -113,5 +113,5 @@ class ServiceMetrics:
         return self._store.take_rows()
 
     def render(self, accept: str = "") -> tuple[str, bytes]:
-        """Return content type and body for a header `Accept`."""
+        """Return content type and body of the metrics, in the format that an `Accept` header asks for."""
         return render(self.samples(), accept)

@@ -49,7 +49,7 @@ class Waits:
             self._scopes.discard(scope)
 
     def end(self) -> None:
-        """End all waits, and refuse new ones."""
+        """End all waits, and refuse new waits."""
         self.is_ending = True
         now = asyncio.get_running_loop().time()
         for scope in self._scopes:

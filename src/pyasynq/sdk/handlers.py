@@ -96,7 +96,7 @@ class HandlerTable:
     def route(self, task_type: str) -> Any:
         """Return the route of a type; without a handler, a route that fails inside the middlewares."""
         for mux in (self._mux, self._inner):
-            if task_type in mux.types():  # exact names only: a mux also matches longer ones
+            if task_type in mux.types():  # exact names only: a mux also matches prefixes
                 return mux.route(task_type)
         return self._router.route(task_type)
 

@@ -72,9 +72,9 @@ class HttpWork:
         self._run: asyncio.Task[str] | None = None
         self._poll: asyncio.Task[ServiceAnswer] | None = None
         self._answer_comes = asyncio.Event()
-        """Whether an answer to the poll arrives right now; then it is not cancelled."""
+        """Event that is set while the answer to a poll arrives; the poll is then not cancelled."""
         self._changed = asyncio.Event()
-        """Set when an attempt has ended, or the served queues have changed."""
+        """Event that wakes the lease loop: an attempt or the work has ended, or the queues have changed."""
         self._fatal: WorkerEndedError | None = None
 
     async def start(self) -> asyncio.Task[str]:
@@ -111,7 +111,7 @@ class HttpWork:
         return result
 
     async def close(self) -> None:
-        """Take no more tasks, let running ones end within `shutdown_timeout`, and release the rest."""
+        """Lease no more tasks, let running ones end within `shutdown_timeout`, and release unfinished ones."""
         self._is_closing = True
         self._stop_poll()
         self._changed.set()

@@ -1,4 +1,4 @@
-"""Selection of the task names that a worker serves: those in its table that are configured for workers."""
+"""Selection of the task names that a worker serves: its handlers' names with a configured task type."""
 
 from __future__ import annotations
 

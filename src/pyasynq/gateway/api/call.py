@@ -1,4 +1,4 @@
-"""Request to the task service: its API key, path names and body, and the objects that handlers share."""
+"""Request to the task service: its API key, path parameters and body, and the objects that handlers share."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ServiceParts:
     back_pressure: BackPressure
     streams: StreamCount
     batches: asyncio.Semaphore
-    """Semaphore that bounds the number of concurrent batches, so that many do not block the event loop."""
+    """Semaphore that bounds the number of concurrent batches, so that they do not block the event loop."""
     max_body: int
 
 
@@ -67,12 +67,12 @@ class ServiceRoute:
 
 @dataclass(frozen=True, slots=True)
 class ServiceCall:
-    """Request that was authenticated, with the names in its path and the shared objects of the instance."""
+    """Request that was authenticated, with its path parameters and the shared objects of the instance."""
 
     request: Request
     key: ServiceKey
     names: Mapping[str, str]
-    """Names in the path."""
+    """Path parameters by name, such as `queue` and `task`, decoded."""
     values: Mapping[str, Any]
     """Values of the route's query parameters."""
     parts: ServiceParts
@@ -97,7 +97,7 @@ class ServiceCall:
         return f"{root}/v1/{'/'.join(segments)}"
 
     def check_queue(self) -> tuple[str, str]:
-        """Return queue and task id of the path. Raises `ProblemError` if the key may not use the queue."""
+        """Return queue and task id from the path. Raises `ProblemError` if the key may not use the queue."""
         queue = self.names["queue"]
         if not may_use(self.key, queue):
             raise ProblemError(404, "queue_not_found", f"There is no queue {visible(queue)} for this key.")

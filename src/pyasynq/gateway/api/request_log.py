@@ -121,7 +121,7 @@ def _compile(path: str) -> str:
     return f"({'[^/]+'.join(map(re.escape, _SEGMENT.split(path)))})"
 
 
-# A name may hold a colon, so paths that end in an act come first.
+# A name in a path may contain a colon. So paths that end in an act, such as `:extend`, come first.
 _PATHS: Final = tuple(
     sorted(
         dict.fromkeys((*(route.path for route in SERVICE_ROUTES), *_LEASE_PATHS, *_OTHER_PATHS)),

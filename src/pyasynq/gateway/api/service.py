@@ -102,14 +102,14 @@ _ACT_PATH: Final = re.compile(f"{_ACTS}/([^/]+):([a-z]+)")
 class TaskService:
     """The HTTP API of the task service, an ASGI application. Belongs to one event loop.
 
-    It starts with the lifespan of its server, or with its first request when it is mounted. Then close it
-    with `close`. All state is in Redis, so any number of instances may run.
+    It starts with the lifespan of its server. A mounted service starts with its first request, and must be
+    closed with `close`. All state is in Redis, so any number of instances may run.
 
     Args:
         file: settings and task types; `read_service_file` and `parse_service_file` make one.
         secret: signs lease tokens, and must be the same for all instances; `PYASYNQ_SECRET` unless given.
         needs_keys: whether requests need an API key. Without keys it answers only requests for localhost.
-        timeout: seconds that a request may wait for Redis, with reconnecting and sending again.
+        timeout: seconds that a request may wait for Redis, including reconnects and retries.
         runs_hosted: whether this instance runs tasks of hosted types: the kinds `http`, `cmd` and
             `list`.
         client_middleware: client middleware of the client that enqueues, such as `ClientTracing()`.

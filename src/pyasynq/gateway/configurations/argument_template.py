@@ -81,7 +81,7 @@ def _unescape(text: str) -> str:
 
 
 def _fill_segment(segment: str, values: Mapping[str, object], *, is_path: bool) -> str:
-    """Fill the segment between two slashes; the values must not turn it into another path."""
+    """Fill the segment between two slashes; refuse values that would change the path (path traversal)."""
     names: list[str] = []
 
     def fill(match: re.Match[str]) -> str:

@@ -31,7 +31,7 @@ def read_table(
     """Return the fields of a table by their names in snake case; the table may have Go's spelling.
 
     Args:
-        path: place of the table in the file, for errors; empty for the whole file.
+        path: dotted path of the table in the file, for error messages; empty for the whole file.
         value: the table.
         known: names of all fields.
         aliases: names of fields by their aliases.

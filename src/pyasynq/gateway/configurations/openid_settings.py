@@ -22,7 +22,7 @@ def parse_openid_settings(path: str, value: object, *, host: str, port: int) -> 
     """Parse the settings of the OpenID provider from their table in the service's file.
 
     Args:
-        path: place of the table in the file, for errors.
+        path: dotted path of the table in the file, for error messages.
         value: the table.
         host: address on which the service listens. A loopback address, with the port, is the default `url`.
         port: port on which the service listens; 0 for any free one.
@@ -58,7 +58,7 @@ def parse_openid_settings(path: str, value: object, *, host: str, port: int) -> 
 
 
 def _read_groups(path: str, value: object) -> dict[str, tuple[str, Any]]:
-    """Return the content of a table by group of people, each with its path in the file, for errors."""
+    """Return the entries of a table by group of people: the path in the file, for errors, and the value."""
     if not isinstance(value, Mapping):
         raise InvalidOptionError(path, type(value), "must be a table of groups, such as { ops = ... }")
     return {str(group): (join_path(path, str(group)), content) for group, content in value.items()}

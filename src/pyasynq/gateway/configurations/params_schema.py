@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_SCHEMA_BYTES: Final = 64_000
-"""Largest schema in bytes of compact JSON: a configuration is read whole by each service."""
+"""Maximum bytes of a schema in compact JSON, because each instance reads and keeps all configurations."""
 _HIDDEN: Final = "the value"
 _LONGEST_SHOWN: Final = 300
 
@@ -21,7 +21,7 @@ class ParamsSchema:
     """A compiled JSON Schema. References to other documents are not loaded; patterns match in linear time.
 
     Args:
-        path: place of the schema in a configuration, for errors.
+        path: dotted path of the schema in a configuration, for error messages.
         document: the schema, a JSON object.
 
     Raises:

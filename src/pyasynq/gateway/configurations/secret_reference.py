@@ -18,7 +18,7 @@ class SecretReference:
     """Where a secret is: `env:NAME` or `file:/run/secrets/name`.
 
     Attributes:
-        path: place of the reference in the service's file, for errors.
+        path: dotted path of the reference in the service's file, for error messages.
         scheme: `env` or `file`.
         name: name of the variable or file.
     """

@@ -84,7 +84,7 @@ class ConfigurationStore:
             )
 
     async def _set_limits(self, one: TaskConfiguration) -> None:
-        """Store the limits of a type's queue in Redis, unless they are stored already; all workers obey them."""
+        """Store the limits of a type's queue, unless they are stored already; all workers obey them."""
         limits = one.limits
         if await self._read_limits(one.name) == limits:
             return

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .url_template import UrlTemplate
 
 _KINDS: Final = ("worker", "http", "cmd", "list")
-"""Kinds of task types: `worker` is run by remote workers, the others by the service.
+"""Kinds of task types. Remote workers lease tasks of the kind `worker`; the service handles the other kinds.
 
 `http` sends a request, `cmd` runs a command, and `list` puts an entry into a Redis list for a worker.
 """
@@ -139,7 +139,7 @@ def parse_task_configuration(
     """Parse the configuration of a task type.
 
     Args:
-        path: place of the table, for errors.
+        path: dotted path of the table in the file, for error messages.
         value: the table, from TOML or JSON; None in it is a field that is not set.
         name: name of the type, if the table's key is the name; None if the field `name` contains it.
         folder: folder of the service's file, for the relative names of schema files; None if the schema is

@@ -101,7 +101,7 @@ def _check_authority(path: str, parts: SplitResult) -> None:
 
 
 def _fill_segment(segment: str, values: Mapping[str, object]) -> str:
-    """Fill a segment of the path; the values must not turn it into another path."""
+    """Fill a segment of the path; refuse values that would change the path (path traversal)."""
     filled = _PLACE.sub(lambda place: _encode(place[1], values), segment)
     if filled != segment and filled in {"", ".", ".."}:
         name = _PLACE.findall(segment)[0]

@@ -76,7 +76,7 @@ class HostAdmission:
     """Admission control for the requests of an instance to one host. Belongs to one event loop.
 
     Args:
-        gate: gate of the host.
+        gate: gate of the host in Redis, which limits the requests of all instances together.
     """
 
     def __init__(self, gate: HostGate) -> None:

@@ -118,7 +118,7 @@ class HostedWorker:
             lane.stop()
 
     async def close(self, timeout: float) -> None:
-        """Call `stop`, wait for running tasks, put back those that do not end, and close the connections.
+        """Call `stop`, wait for running tasks, requeue the unfinished ones, and close the connections.
 
         Commands get SIGTERM at once, because few of them would end by themselves within the timeout.
 

@@ -136,7 +136,7 @@ class Lane:
         self._restart()
 
     async def close(self, timeout: float, *, patience: float | None = None) -> None:
-        """Stop leasing, wait for running tasks, and put back those that do not end in time.
+        """Stop leasing, wait for running tasks, and requeue the tasks that do not end in time.
 
         Args:
             timeout: seconds to wait for tasks after they were cancelled.

@@ -47,7 +47,7 @@ class _CallbackKey:
 
 
 CALLBACK_KEY: Final[WorkKey] = _CallbackKey()
-"""API key for lease tokens that hosts got with their requests: such a token alone may settle its attempt."""
+"""Stand-in API key for requests with the lease token of a host: the token alone may settle its attempt."""
 
 
 async def admit(request: Request, authenticate: Authenticate) -> WorkKey:

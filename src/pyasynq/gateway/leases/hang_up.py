@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class ClientGoneError(Exception):
-    """The client has closed its connection."""
+    """Error: the client has closed its connection."""
 
 
 class HangUpWatch:

@@ -187,7 +187,7 @@ class Leases:
         try:
             opened = self.keyring.open(token, key.id)
         except InvalidTokenError:
-            # Handed over with the request of a task, so no key owns it.
+            # A token that a host got with the request of a task belongs to no API key.
             return self.keyring.open(token, CALLBACK_KEY.id)
         if not may_use(key, opened.queue):
             raise InvalidTokenError
@@ -205,7 +205,7 @@ class Leases:
 
 
 async def _put_back(attempts: Sequence[Attempt]) -> None:
-    # Together: they leave in one call, and keep their order.
+    # All calls start together, so that they leave in one pipeline, and the tasks keep their order.
     results = await asyncio.gather(*(one.requeue() for one in attempts), return_exceptions=True)
     for attempt, error in zip(attempts, results, strict=True):
         if isinstance(error, PyasynqError) and not isinstance(error, LeaseExpiredError):

@@ -25,7 +25,7 @@ _LONGEST: Final = 1_000_000
 
 
 class InvalidTokenError(PyasynqError):
-    """The text is not a token of this service, or was issued to another API key."""
+    """Error: the text is not a lease token of this service, or was issued to another API key."""
 
     def __init__(self) -> None:
         super().__init__("not a lease token of this key")

@@ -63,7 +63,7 @@ async def _answer_status(parts: DoorParts, _: list[str]) -> str:
 
 
 async def _answer_workers(parts: DoorParts, _: list[str]) -> str:
-    """List the connections of this instance and the workers of others: number, address, name, functions."""
+    """List the connections here and the workers of other instances: number, address, name, functions."""
     peers = [(one.address, one.name, tuple(one.worker.functions)) for one in parts.sessions]
     for other in await parts.workers.read_others():
         peers += [(other.address, other.name, other.functions)] * other.connections

@@ -50,7 +50,7 @@ class ClientSide:
     Args:
         parts: objects that all connections of the Gearman server share.
         send: sends a packet.
-        wants_exceptions: returns whether the client has asked for the texts of exceptions.
+        wants_exceptions: returns whether the client has asked for the error messages of failed jobs.
     """
 
     def __init__(self, parts: DoorParts, send: Send, wants_exceptions: Callable[[], bool]) -> None:

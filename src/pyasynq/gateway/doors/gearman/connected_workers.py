@@ -1,4 +1,4 @@
-"""Gearman workers of all instances: reports of this instance, and the reports of the others."""
+"""Gearman workers of all instances: this instance writes reports to Redis, and reads those of others."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ConnectedWorkers:
         """Unix second at which the workers of other instances were read, and these workers."""
 
     def take_changed(self) -> list[LeaseWorkerReport]:
-        """Return the reports that have changed since the last call, and unchanged ones that are due again."""
+        """Return reports that have changed since the last call, and unchanged reports that are due again."""
         now = self._clock()
         reports = self._build_reports(now)
         changed = [report for report in reports.values() if self._is_due(report, now)]

@@ -119,7 +119,7 @@ class GearmanDoor:
             self.table.note_closed()
 
     async def close(self, timeout: float) -> None:
-        """Call `stop`, wait for running jobs, put back those that do not end, and close the connections.
+        """Call `stop`, wait for running jobs, requeue the unfinished ones, and close the connections.
 
         Args:
             timeout: seconds to wait for running jobs.

@@ -26,7 +26,7 @@ _LAST_CHUNKS: Final = 64
 
 
 class ResultTooLongError(Exception):
-    """A command has written a result above the limit."""
+    """Error: the result of a command is longer than the limit."""
 
 
 class ReadyEnd(NamedTuple):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .exit_outcomes import CommandEnd
 
 _PLACES: Final = 100
-"""Number of commands of an instance that are reported; a new one takes the place of the first that ended."""
+"""Maximum number of reported commands of an instance; a new command replaces the one that ended first."""
 _AGAIN_SECONDS: Final = 60.0
 """Seconds after which a running command without new output is reported again."""
 _ID_BYTES: Final = 8
@@ -167,7 +167,7 @@ class CommandTable:
             self._metrics.note_command(entry.command.queue, state, seconds, cpu)
 
     def take_changed(self) -> list[CommandReport]:
-        """Return the reports that have changed since the last call, and unchanged ones that are due again."""
+        """Return reports that have changed since the last call, and unchanged reports that are due again."""
         now = self._clock()
         changed = []
         for place, entry in self._entries.items():

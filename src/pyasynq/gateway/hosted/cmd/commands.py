@@ -252,7 +252,7 @@ def _fill(command: CommandSettings, payload: bytes) -> list[str]:
 
 
 def _make_environment(attempt: Attempt, command: CommandSettings, folder: Path) -> dict[str, str]:
-    """Return the environment variables of a command: its own, and the allowed ones of the service."""
+    """Return the environment variables of a command: its own, and those of the service that it may read."""
     environment = {
         "PATH": os.environ.get("PATH", _DEFAULT_PATH),
         "LANG": os.environ.get("LANG", _DEFAULT_LANGUAGE),

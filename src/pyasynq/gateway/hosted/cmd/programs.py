@@ -34,7 +34,7 @@ def find_user(path: str, user: str) -> tuple[int, int, list[int]]:
     """Return the ids of a user, its main group, and all its groups.
 
     Raises:
-        InvalidOptionError: there is no such user, or the service may not become another one.
+        InvalidOptionError: there is no such user, or the service lacks the right to become another user.
     """
     try:
         found = pwd.getpwnam(user)

@@ -1,4 +1,4 @@
-"""Addresses that a request may go to: public ones, and those that the file allows for a host.
+"""Check of the addresses of requests: public addresses, and networks that the file allows for a host.
 
 The refused networks are those of IANA's special-purpose registries (RFC 6890 and its updates), and all of
 IPv6 outside of the global unicast block. An IPv4 address within an IPv6 address is checked as IPv4.

@@ -63,7 +63,7 @@ class Deliveries:
     Args:
         rules: rule of each host that the file lists.
         redis: URL of Redis, whose servers are never called.
-        own_ports: ports of this machine that are never called: those of the service.
+        own_ports: ports of the service itself on this machine, which are never called.
         seal: returns the lease token of an attempt, for types with callbacks.
         version: version of the program, for `User-Agent`.
         table: counts the requests for the dashboard.

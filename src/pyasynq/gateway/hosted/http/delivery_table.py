@@ -90,7 +90,9 @@ class ReceivedAnswer:
 
 
 class DeliveryTable:
-    """Counts one instance's requests to hosts, and keeps the newest failed ones. Belongs to one event loop.
+    """Counts an instance's requests to hosts, and keeps the newest failed request of each host and queue.
+
+    It belongs to one event loop.
 
     Args:
         metrics: counts the requests, too.
@@ -157,7 +159,7 @@ class DeliveryTable:
         self._find(request).gone_at = self._clock()
 
     def take_changed(self) -> list[DeliveryReport]:
-        """Return the reports that have changed since the last call, and delete old ones."""
+        """Return the reports that have changed since the last call, and delete old reports."""
         forgotten = self._clock() - _FORGET_SECONDS
         for key in [key for key, report in self._reports.items() if report.seen < forgotten]:
             del self._reports[key]

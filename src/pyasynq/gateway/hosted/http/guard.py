@@ -1,7 +1,7 @@
 """Guard against requests to this machine and its networks (SSRF), at each connection.
 
-Both the resolver and the socket factory of aiohttp check. The resolver sees host names, but no addresses that
-are written in a URL. The socket factory sees the address of each new connection, but no host name.
+Both the resolver and the socket factory of aiohttp check addresses. The resolver is not asked about an
+address that is written in a URL. The socket factory sees the address of each new connection, but no host name.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Guard:
 
     Args:
         rule: rule of the host, with its allowed networks and ports.
-        list_forbidden: returns addresses and ports that are never called, whatever the rule says: those of
-            Redis.
-        own_ports: ports of this machine that are never called: those of the service.
+        list_forbidden: returns the addresses and ports of Redis, which are never called, whatever the rule
+            says.
+        own_ports: ports of the service itself on this machine, which are never called.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Guard:
 
 
 class GuardedResolver(AbstractResolver):
-    """Resolves names, and refuses those with any address that may not be called.
+    """Resolves host names. It refuses a name if any of its addresses may not be called.
 
     Args:
         guard: decides which addresses may be called.

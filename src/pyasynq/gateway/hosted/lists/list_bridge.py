@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq.gateway")
 
 LIST_KEY_ID: Final = "list"
-"""Id to which the lease tokens of entries are bound, in place of an API key's."""
+"""Id to which the lease tokens of entries are bound, instead of the id of an API key."""
 _LEASE_SECONDS: Final = 60.0
 """Seconds of a lease. It outlasts the fail-over of a Redis Cluster, during which no lease can be stored."""
 _RENEW_SECONDS: Final = 10.0
@@ -54,7 +54,7 @@ _SWEEP_SECONDS: Final = 1.0
 _OUTAGE_SECONDS: Final = 3.0
 """Seconds without a sweep after which missing heartbeats may be due to an outage of Redis."""
 _BEAT_SECONDS: Final = 10.0
-"""Seconds after such an outage within which workers send a heartbeat: twice their interval."""
+"""Seconds after an outage of Redis in which living workers send a heartbeat: twice their interval."""
 _READ_SECONDS: Final = 0.05
 """Seconds between two reads of the replies, while workers have entries."""
 _PAUSE_SECONDS: Final = 1.0

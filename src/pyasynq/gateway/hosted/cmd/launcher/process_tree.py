@@ -183,6 +183,6 @@ def _read_state(pid: int) -> tuple[str, int] | None:
         text = (_PROCESSES / str(pid) / "stat").read_bytes()
     except OSError:
         return None
-    # The name of the program is in parentheses, and may hold some itself.
+    # The name of the program is in parentheses, and may contain parentheses itself.
     state, parent = text[text.rindex(b")") + 2 :].split(b" ", 2)[:2]
     return state.decode(), int(parent)

@@ -33,7 +33,7 @@ _NOT_STARTED: Final = 127
 
 
 class StartError(Exception):
-    """A command did not start.
+    """Error: a command did not start.
 
     Attributes:
         stage: step that failed, such as `cwd`, `user`, `limits`, `cgroup` or `program`.
