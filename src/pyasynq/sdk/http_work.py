@@ -111,7 +111,7 @@ class HttpWork:
         return result
 
     async def close(self) -> None:
-        """Lease no more tasks, let running ones end within `shutdown_timeout`, and release unfinished ones."""
+        """Lease no more tasks, let running ones end within `shutdown_timeout`, and release the others."""
         self._is_closing = True
         self._stop_poll()
         self._changed.set()

@@ -20,8 +20,8 @@ def check_command(name: str, command: CommandSettings) -> None:
     """Check program, folder and user of a task type's command.
 
     Raises:
-        InvalidOptionError: the command cannot run here, or other users could replace its program. The error
-            names the field.
+        InvalidOptionError: the command cannot run here, or its program could be replaced, because it is
+            writable. The error names the field.
     """
     _check_program(f"tasks.{name}.argv[0]", Path(command.program))
     if command.cwd is not None and not Path(command.cwd).is_dir():
@@ -34,7 +34,7 @@ def find_user(path: str, user: str) -> tuple[int, int, list[int]]:
     """Return the ids of a user, its main group, and all its groups.
 
     Raises:
-        InvalidOptionError: there is no such user, or the service lacks the right to become another user.
+        InvalidOptionError: there is no such user, or only a service that runs as root could become this user.
     """
     try:
         found = pwd.getpwnam(user)

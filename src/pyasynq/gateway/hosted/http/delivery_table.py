@@ -122,7 +122,7 @@ class DeliveryTable:
             self._metrics.note_delivery(request.host, class_of_status(status), seconds)
 
     def wants_failed(self, request: SentRequest) -> bool:
-        """Return whether to store a request if it fails: no recent one of its host and queue is stored."""
+        """Return whether to store a request if it fails: none of its host and queue was stored recently."""
         kept = self._find(request).failed
         return kept is None or self._clock() - kept.at.timestamp() >= _EXCHANGE_SECONDS
 

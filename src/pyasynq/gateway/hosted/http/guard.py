@@ -1,7 +1,7 @@
 """Guard against requests to this machine and its networks (SSRF), at each connection.
 
 Both the resolver and the socket factory of aiohttp check addresses. The resolver is not asked about an
-address that is written in a URL. The socket factory sees the address of each new connection, but no host name.
+address that is written in a URL. The socket factory gets the address of each new connection, but no name.
 """
 
 from __future__ import annotations
