@@ -1,4 +1,4 @@
-"""A handler's arguments as one JSON object, in the order of their declaration."""
+"""Codec of a handler's arguments: one JSON object, in the order of the handler's parameters."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class ArgumentsCodec:
         self._encodings: dict[tuple[tuple[type, ...], _Shape], _Encoding] = {}
         """Encodings by the shape of a call: calls from one line of code nearly always have the same shape."""
         self._decodings: dict[_Shape, list[_Conversion]] = {}
-        """Decodings by the shape of a payload, which has all arguments by name."""
+        """Conversions to decode payloads, by the shape of a payload."""
         self._check_defaults()
 
     def _compile(self, parameter: inspect.Parameter, hint: Any, compiler: Compiler) -> Converter:

@@ -28,7 +28,7 @@ class AmbiguousUnionError(Exception):
 
 
 def union_of(members: Sequence[Converter]) -> Converter:
-    """Return the converter of a union: encodes by the value's type, decodes by the kind of JSON.
+    """Return the converter of a union: it encodes by the type of a value, and decodes by the kind of JSON.
 
     Raises:
         AmbiguousUnionError: for members that JSON cannot tell apart.

@@ -1,4 +1,4 @@
-"""Converters: the two functions between a Python value and its JSON, and the facts that unions need."""
+"""Converters: each encodes and decodes one Python type as JSON, and has the metadata that unions need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON text and its bytes: compact, UTF-8, without infinities."""
+"""Encoding and decoding of JSON: compact, in UTF-8, without infinity and NaN."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ class HttpWork:
         self._changed.set()
 
     def _stop_poll(self) -> None:
-        """Cancel the waiting long poll, unless its answer has begun to arrive, which may contain tasks."""
+        """Cancel the waiting long poll, unless its answer has begun to arrive: that may contain tasks."""
         if self._poll is not None and not self._answer_comes.is_set():
             self._poll.cancel()
 

@@ -190,7 +190,7 @@ class RedisWork:
         return f"the worker's server has ended with the code {code}; the log above says why"
 
     async def close(self) -> None:
-        """Take no more tasks, let running ones end within `shutdown_timeout`, and put the rest back."""
+        """Take no more tasks, let running ones end within `shutdown_timeout`, and requeue the others."""
         self._transport.follower.on_look = None
         if self._server is not None:
             await self._server.shutdown()

@@ -202,7 +202,7 @@ class RunningWorker:
         await self._ended.wait()
 
     async def close(self) -> None:
-        """Take no more tasks, let running ones end within `shutdown_timeout`, and put the rest back.
+        """Take no more tasks, let running ones end within `shutdown_timeout`, and requeue the others.
 
         Idempotent.
         """

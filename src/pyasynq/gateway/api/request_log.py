@@ -1,4 +1,4 @@
-"""Access log and metrics of requests, by route pattern: paths may contain lease tokens."""
+"""Access log and metrics of requests, by route pattern, because paths may contain lease tokens."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class RequestLog:
     """Logs and counts the requests of an application.
 
     Args:
-        app: answers them.
-        metrics: counts them; None only logs.
+        app: application that answers the requests.
+        metrics: counts the requests; None to log them only.
     """
 
     def __init__(self, app: ASGIApp, metrics: ServiceMetrics | None) -> None:

@@ -1,4 +1,4 @@
-"""Route table of `/v1`: source of the router, the checks and the OpenAPI document."""
+"""Route table of `/v1`, from which the router, the permission checks and the OpenAPI document are made."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class ArgumentTemplate:
     """Checked template of a command's argument; `parse_argument` makes one.
 
     Attributes:
-        text: the template; `{{` and `}}` are braces.
+        text: the template; `{{` and `}}` stand for literal braces.
         allow_dash: whether a value may make the argument begin with a dash.
     """
 

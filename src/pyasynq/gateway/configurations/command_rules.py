@@ -25,7 +25,7 @@ class CommandRules:
     Attributes:
         isolation: `process`, or `cgroup` for control groups as well; None for the best that the host offers.
         require: whether the service refuses to start if the host lacks a part of the isolation.
-        concurrency: commands at once, of all types together.
+        concurrency: number of commands that run at once, of all types together.
         folder: parent of the working folders of attempts; None for the system's folder of temporary files.
     """
 

@@ -61,7 +61,7 @@ class CommandSettings:
         cwd: working folder; None for a new, empty folder for each attempt.
         user: name of the user that it runs as; None for the user of the service.
         umask: permission bits that are removed from its new files.
-        grace: time between SIGTERM and SIGKILL.
+        grace: grace period, the time between SIGTERM and SIGKILL.
         log_output: whether its output is written to the log of the service.
         limits: its resource limits.
         success_codes: exit codes of success besides 0: the task is completed.
@@ -94,7 +94,7 @@ def build_command_settings(path: str, fields: Mapping[str, Any]) -> CommandSetti
     """Build the settings from fields that the readers of `COMMAND_FIELDS` have checked.
 
     Raises:
-        InvalidOptionError: a field is missing, or two contradict one another.
+        InvalidOptionError: a field is missing, or two fields contradict one another.
     """
     if "argv" not in fields:
         remedy = 'give program and arguments, as in argv = ["/usr/bin/dump", "--id={id}"]'

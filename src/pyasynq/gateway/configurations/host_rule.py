@@ -54,7 +54,7 @@ class HostRule:
         name: name of the host, in lower case; with a port if the rule is for that port alone.
         addresses: private or loopback networks in which its addresses may be.
         ports: ports that may be called.
-        concurrency: requests at once, over all instances; None means unlimited.
+        concurrency: number of requests that run at once, over all instances; None means unlimited.
         rate: rate limit of requests, over all instances; None means unlimited.
         signing_secrets: secrets that sign its requests (Standard Webhooks); several during a rotation.
         secret_headers: headers that are sent to this host only, by name.

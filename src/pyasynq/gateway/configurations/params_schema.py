@@ -1,4 +1,4 @@
-"""JSON Schema (2020-12) of a task type's params: checked when it is configured, applied at each enqueue."""
+"""JSON Schema (2020-12) of a task type, checked when it is configured; each enqueue validates params by it."""
 
 from __future__ import annotations
 

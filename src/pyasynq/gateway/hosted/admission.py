@@ -42,7 +42,7 @@ _GATHER_SECONDS: Final = 0.05
 At a high rate several tokens gather in this time, so that one lease takes several tasks.
 """
 _UNKNOWN_SECONDS: Final = 5.0
-"""Seconds for which tasks are put off while Redis does not say whether they may begin."""
+"""Seconds for which tasks are put off while Redis cannot be asked for admission."""
 _STEP_SECONDS: Final = 1.0
 """Seconds until the slow-start window of a throttled host doubles.
 
@@ -96,7 +96,7 @@ class HostAdmission:
         self._has_failed = False
 
     def find_window(self, now: float) -> int:
-        """Return how many requests may run at once, at a time of the event loop (slow start).
+        """Return how many requests may run at once (slow-start window), at this time of the event loop.
 
         After the host has throttled requests, the window is 1 and doubles each second. All tasks at once
         would overload the host again.
@@ -121,7 +121,7 @@ class HostAdmission:
         return asyncio.get_running_loop().time() < self._throttled_until
 
     def count_tokens(self, now: float) -> int:
-        """Estimate how many tokens the host's rate limit has, at a time of the event loop (token bucket)."""
+        """Estimate how many tokens are in the host's token bucket, at this time of the event loop."""
         rate = self._gate.rate
         if rate is None:
             return sys.maxsize
@@ -129,7 +129,7 @@ class HostAdmission:
         return int(min(rate.burst, self._tokens + gained))
 
     def find_pause(self, now: float) -> float:
-        """Return the seconds during which no task is leased, because it would be refused; 0 for none."""
+        """Return the seconds in which no task is leased, because its request would be refused; 0 for none."""
         pause = max(0.0, self._closed_until - now)
         rate = self._gate.rate
         if rate is not None and self.count_tokens(now) < 1:

@@ -1,7 +1,7 @@
 """Lane (bulkhead): a concurrency limit for the queues of one host, or for all commands.
 
 Each host has a lane of its own, so that a slow host delays only its own tasks. All commands share one lane.
-A lane's slots limit the running tasks of this instance, without a call of Redis. `HostAdmission` then applies
+A lane's slots limit the running tasks of this instance, without a call to Redis. `HostAdmission` then applies
 the limits over all instances.
 """
 
@@ -44,7 +44,7 @@ _LEASE_SECONDS: Final = 30.0
 """Seconds of a lease: the maximum delay after a crash until a task runs again."""
 _RENEW_SECONDS: Final = _LEASE_SECONDS / 3
 _WAIT_SECONDS: Final = 20.0
-"""Maximum seconds of one call that waits for tasks."""
+"""Maximum seconds that one lease call waits for tasks (long poll)."""
 _PAUSE_SECONDS: Final = 1.0
 """Seconds until the next call after a failed one."""
 _BATCH: Final = 100

@@ -37,7 +37,10 @@ ATTEMPT_ACTS: Final[Mapping[str, type[AttemptAct]]] = {
 """Classes of acts by their names in paths."""
 _NAMES: Final = {kind: name for name, kind in ATTEMPT_ACTS.items()}
 DelayOfFailure: TypeAlias = "Callable[[str, int], float | None]"
-"""Function that returns the delay until the next attempt, by queue and number of earlier failures."""
+"""Function that returns the seconds until a failed task is retried; None is the back-off of Asynq.
+
+It is called with the queue and the number of earlier failures.
+"""
 
 
 async def perform_act(

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 LONGEST_WAIT: int = 55
-"""Maximum seconds of a long poll: less than the 60 seconds after which common proxies give up."""
+"""Maximum seconds of a long poll: less than the timeout of common proxies, which is 60 seconds."""
 _LONGEST_LEASE: int = 43_200
 _LONGEST_DELAY: int = 36_500 * 86_400
 

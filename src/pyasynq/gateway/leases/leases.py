@@ -122,8 +122,8 @@ class Leases:
         """Put attempts back to the front of their queues, without waiting for Redis.
 
         Args:
-            attempts: the taken attempts.
-            worker: id of the worker that they were taken for, if known.
+            attempts: the leased attempts.
+            worker: id of the worker for which they were leased, if it is known.
         """
         if attempts:
             for attempt in attempts if worker else ():

@@ -32,7 +32,7 @@ class InvalidTokenError(PyasynqError):
 
 
 class LeaseToken(NamedTuple):
-    """Content of a token.
+    """Content of a lease token.
 
     Attributes:
         queue: queue of the task.

@@ -251,7 +251,7 @@ def _check_workload(configuration: TaskConfiguration, workload: bytes) -> None:
 
 
 def _unique_options(unique: bytes, workload: bytes) -> dict[str, Any]:
-    """Return the enqueue options that merge jobs with equal unique ids; `-` means the workload as the id."""
+    """Return the enqueue options that merge jobs with equal unique ids; `-` stands for the workload as id."""
     if not unique:
         return {}
     name = unique if unique != _SAME_AS_WORKLOAD else workload

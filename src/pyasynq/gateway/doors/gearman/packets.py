@@ -99,7 +99,7 @@ class PacketTooLargeError(ProtocolViolationError):
 
 
 class Packet(NamedTuple):
-    """A request.
+    """Request packet from a Gearman client or worker.
 
     Attributes:
         type: number of its type; a number that is not in `PacketType` is unknown.

@@ -110,8 +110,8 @@ class WorkerSide:
     async def end(self, reason: str) -> None:
         """Settle the jobs of a worker whose connection has broken.
 
-        For a running job a crash is counted; a job that is only reserved for the worker goes back without
-        one.
+        A crash is counted for each running job. A job that is only reserved for the worker is put back
+        (requeue), and no crash is counted.
         """
         await self._wake()
         jobs, self._jobs = self._jobs, {}

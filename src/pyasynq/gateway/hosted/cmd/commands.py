@@ -1,4 +1,4 @@
-"""Commands of an instance: each attempt runs one, and its end decides the outcome."""
+"""Commands of an instance: each attempt runs one command, whose end decides the attempt's outcome."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _STAGES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CommandEnd:
-    """End of a command.
+    """End of a command: its wait status, and the resources that it used.
 
     Attributes:
         status: wait status of the program, as `os.wait` returns it.

@@ -26,7 +26,7 @@ class Isolation:
     """Isolation of commands on this host.
 
     Attributes:
-        group: control group below which each command has its own; None for none.
+        group: control group, in which each command gets a child group; None to use no control groups.
         missing: mechanisms that the host does not offer.
     """
 

@@ -38,7 +38,7 @@ class KeeperLink:
     """Connection to a keeper, which runs one command at a time. Belongs to one event loop.
 
     Attributes:
-        number: unique within the process.
+        number: number of the connection, unique within this process.
         is_usable: whether it can run another command.
     """
 

@@ -81,7 +81,7 @@ class ReceivedAnswer:
     Attributes:
         status: status of the answer; 0 if there was none.
         headers: headers of the answer.
-        body: its beginning.
+        body: beginning of the body.
     """
 
     status: int = 0

@@ -20,7 +20,7 @@ OUTCOME_HEADER: Final = "Pyasynq-Outcome"
 _LONGEST_WAIT: Final = 3_600.0
 """Maximum seconds of a wait that an answer requests, by `Retry-After` or as a snooze."""
 _DEFAULT_WAIT: Final = 30.0
-"""Seconds of the pause for a throttled host whose answer names no time."""
+"""Pause in seconds for a throttled host whose answer does not say how long to wait."""
 _THROTTLING: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 _WORTH_RETRYING: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY})
 _LOWEST_ERROR: Final = 400

@@ -23,14 +23,14 @@ from pyasynq.web.api.json_body import decode_text
 
 _TOKEN_BYTES: Final = 16
 _TOKEN: Final = re.compile("[A-Za-z0-9_-]{1,64}")
-"""Form of a token; scripts find an entry by it."""
+"""Regular expression of entry tokens, by which Lua scripts find an entry."""
 
 
 class ListEntry(msgspec.Struct, kw_only=True):
     """Task in a worker list. One of the three payload fields is set, or none for an empty payload."""
 
     token: str
-    """Token of the entry, by which scripts find it; it must be the first field."""
+    """Token by which Lua scripts find the entry in a list; it must be the first field."""
     id: str
     type: str
     payload: msgspec.Raw | UnsetType = UNSET

@@ -49,7 +49,7 @@ _LEASE_SECONDS: Final = 60.0
 """Seconds of a lease. It outlasts the fail-over of a Redis Cluster, during which no lease can be stored."""
 _RENEW_SECONDS: Final = 10.0
 _WAIT_SECONDS: Final = 20.0
-"""Maximum seconds of one call that waits for tasks."""
+"""Maximum seconds that one lease call waits for tasks (long poll)."""
 _SWEEP_SECONDS: Final = 1.0
 _OUTAGE_SECONDS: Final = 3.0
 """Seconds without a sweep after which missing heartbeats may be due to an outage of Redis."""
@@ -370,7 +370,10 @@ class ListBridge:
 
 
 def _until_next(interval: float) -> float:
-    """Return the seconds until the next multiple of an interval, at which all shards share a pipeline."""
+    """Return the seconds until the next multiple of an interval.
+
+    All shards wake at that time, so that their calls leave in one pipeline.
+    """
     return interval - asyncio.get_running_loop().time() % interval
 
 

@@ -83,7 +83,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def _open_folders(folder: Path) -> None:
-    """Give this process access to all subfolders. Safe: no process runs that could add links."""
+    """Give this process access to all subfolders. No process of the command is left that could add links."""
     for parent, names, _ in os.walk(folder):
         for path in (Path(parent, name) for name in names):
             with suppress(OSError):

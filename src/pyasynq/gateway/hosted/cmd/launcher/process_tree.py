@@ -1,4 +1,4 @@
-"""Descendant processes: found by their parents in /proc, and stopped before they are killed."""
+"""Descendant processes: found in /proc by the ids of their parents, and stopped before they are killed."""
 
 from __future__ import annotations
 
