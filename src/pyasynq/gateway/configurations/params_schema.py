@@ -1,4 +1,4 @@
-"""JSON Schema (2020-12) of a task type, checked when it is configured; each enqueue validates params by it."""
+"""JSON Schema (2020-12) of a task type: checked when configured, and used to validate params at enqueues."""
 
 from __future__ import annotations
 
