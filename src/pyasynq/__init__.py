@@ -1,13 +1,13 @@
-"""pyasynq: Asynq for Python, a distributed task queue on Redis or Valkey that shares its queues with Go.
+"""pyasynq: Asynq for Python, a distributed task queue on Redis or Valkey, compatible with Asynq in Go.
 
-For newcomers, the layout from the top down; a module imports from lower floors only:
+Layout for newcomers, from top to bottom. A module imports only from lower floors (layers):
 
     cli           the command `pyasynq`
     app           `App` and `@app.task`: typed tasks
     scheduler periodic                   the timers: cron expressions
-    client inspector server consumer mux rate embedded sync   the public interfaces, as in Asynq
-    _engine       take, run, settle and lease: the life of a task; its services and processes
-    _background   base of all services; shutdowns and signals
+    client inspector server consumer mux rate embedded sync   the public interfaces
+    _engine       take, lease, run and settle tasks; background services and worker processes
+    _background   base classes of services; shutdown and signals
     _broker       plans: the Redis calls of each operation, with its Lua scripts
     _redis        the Redis client, which runs plans: connections, Cluster, Sentinel
     _wire         messages and key names, exactly as Go writes them

@@ -11,8 +11,9 @@ _DOUBLINGS: Final = 30
 def jittered_pause(failures: int, *, shortest: float, longest: float) -> float:
     """Return the seconds to wait before a failed operation is repeated.
 
-    They are `shortest` at first and double with each failure up to `longest`. Up to half is taken off at
-    random, so that clients that lost the same server at the same moment do not come back together.
+    The pause is at most `shortest` at first. This maximum doubles with each failure, up to `longest`. Up to
+    half of it is subtracted at random (jitter), so that clients that lost the same server at the same moment
+    do not all reconnect at once (thundering herd).
     """
     # An outage may cause thousands of failures, and a float does not reach beyond 2 to the power of 1023.
     pause = min(longest, shortest * 2.0 ** min(failures, _DOUBLINGS))

@@ -22,7 +22,7 @@ def takes(function: object, arguments: int) -> bool:
 
 
 def check_client_middleware(middleware: object) -> None:
-    """Raise `ConfigurationError` unless this can be called with a task and the next call."""
+    """Raise `ConfigurationError` unless the middleware takes two arguments: a task and the next call."""
     if not callable(middleware) or not takes(middleware, 2):
         raise ConfigurationError(
             f"client middleware is `async def m(task, call_next)`, and {describe_function(middleware)} does "
@@ -31,7 +31,7 @@ def check_client_middleware(middleware: object) -> None:
 
 
 def describe_function(function: object) -> str:
-    """Return a function's name for errors."""
+    """Return a function's name for error messages."""
     return repr(getattr(function, "__qualname__", type(function).__qualname__))
 
 

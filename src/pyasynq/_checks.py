@@ -28,7 +28,7 @@ def check_whole(name: str, value: object, least: int) -> None:
 
 
 def page_bounds(page: int, page_size: int) -> tuple[int, int]:
-    """Return the positions of the first item of a page and of the first one after it (offset pagination).
+    """Return the positions of a page's first item and of the item after its last one (offset pagination).
 
     Raises:
         InvalidOptionError: when either is not a whole number of at least 1.
@@ -107,10 +107,11 @@ def parse_positive_seconds(name: str, value: object) -> float:
 
 
 def parse_instant(name: str, value: object) -> Instant:
-    """Return a datetime with a time zone as an `Instant`, which has Unix time.
+    """Convert an aware datetime to an `Instant` (Unix time).
 
     Raises:
-        InvalidOptionError: for anything else, for a time before 1970, and for one that is too far ahead.
+        InvalidOptionError: for a value that is not an aware datetime, and for a time before 1970 or after
+            the year 9999.
     """
     if not isinstance(value, datetime):
         raise InvalidOptionError(name, value, "a time is an aware datetime, such as datetime.now(UTC)")
@@ -127,10 +128,10 @@ def parse_instant(name: str, value: object) -> Instant:
 
 
 def check_representable(name: str, value: object, instant: Instant) -> Instant:
-    """Return an instant that a datetime can hold after it has been rounded up to a whole second.
+    """Return the instant, if a datetime can hold it when it is rounded up to a whole second.
 
     Raises:
-        InvalidOptionError: otherwise; it names the option and the value that the instant was made of.
+        InvalidOptionError: otherwise; the message names the option, and shows the value given for it.
     """
     if instant.ceiling > LAST_SECOND:
         raise InvalidOptionError(name, value, "a time must lie before the last second of the year 9999")
@@ -138,9 +139,9 @@ def check_representable(name: str, value: object, instant: Instant) -> Instant:
 
 
 def parse_whole_number(text: str) -> int | None:
-    """Parse ASCII digits; None for other text, and for thousands of digits.
+    """Parse ASCII digits; None for other text, and for more than 100 digits.
 
-    `str.isdigit` alone accepts digits that `int` refuses, and Python parses no more than 4,300 of them.
+    `str.isdigit` alone also accepts digits that `int` refuses, and `int` parses at most 4,300 digits.
     """
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
@@ -160,9 +161,9 @@ def check_name(name: str, value: object) -> str:
 
 
 def check_new_name(name: str, value: object) -> str:
-    """Return a name that may be written to Redis: as `check_name`, and at most 1,000 bytes.
+    """Return a name that may be written to Redis: valid for `check_name`, and at most 1,000 bytes.
 
-    Names that are only searched for are not bounded: Go peers may have written longer ones.
+    Names that are only searched for have no size limit: programs in Go may have written longer names.
 
     Raises:
         InvalidOptionError: otherwise.

@@ -1,11 +1,11 @@
-"""Times: instants on the wire, the clock that a test can replace, and sleep for asyncio and for threads."""
+"""Time: instants (Unix time), the clock that a test can replace, and sleep for asyncio and for threads."""
 
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 LAST_SECOND: Final = 253_402_300_799
-"""Unix time of the end of the year 9999, the last that a datetime can hold. Peers may write later ones."""
+"""Unix time of the end of the year 9999, the latest that a datetime can hold. Go may write later times."""
 
 _MICROSECONDS = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,7 +60,7 @@ class Clock(Protocol):
         """Return the current time for values that a client writes: process times, `pending_since`."""
 
     def redis_now(self) -> Instant | None:
-        """Return the current time for scripts of servers; None makes them use Redis' TIME."""
+        """Return the current time for the Lua scripts of servers; with None, the scripts use Redis' TIME."""
 
     def monotonic(self) -> float:
         """Return monotonic seconds, for leases and deadlines inside this process."""

@@ -7,13 +7,16 @@ import re
 from typing import Final
 
 POISON_PREFIX: Final = "poison: its "
-"""Text at the beginning of each poison error, which a script searches for in messages."""
+"""Beginning of the error text of each poison task. A Lua script searches for it in task messages."""
 _POISON_BEGINNINGS: Final = ("poison: its worker crashed", "poison: its lease ended")
 _POISON_COUNT: Final = re.compile(rf"^({'|'.join(_POISON_BEGINNINGS)}) (?:once|\d+ times)\b")
 _POISON_SERVER: Final = re.compile(r", last on server .*$")
 _CHARACTERS: Final = 200
 _READ_CHARACTERS: Final = 4_000
-"""Number of characters of an error's first line that are read, which bounds the time for hostile errors."""
+"""Number of characters of an error's first line that are read.
+
+The limit bounds the run time of the regular expressions, even for hostile errors.
+"""
 _VARIABLE_PARTS: Final = tuple(
     (re.compile(pattern), name)
     for pattern, name in (

@@ -1,4 +1,4 @@
-"""Packages of the extras, for errors that say what to install."""
+"""Extras (optional dependencies) by package, for errors that say what to install."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXTRAS: Final = {
     "starlette": "web",
     "uvicorn": "web",
 }
-"""Extra that brings a package, by the name under which the package is imported."""
+"""Name of the extra that installs a package, by the package's import name."""
 
 
 def explain_missing(error: ModuleNotFoundError, extra: str = "") -> ModuleNotFoundError:
@@ -24,7 +24,7 @@ def explain_missing(error: ModuleNotFoundError, extra: str = "") -> ModuleNotFou
 
     Args:
         error: the error of the import.
-        extra: extra that is named, for a package that several extras bring.
+        extra: extra to name instead, for a package that several extras install.
     """
     package = (error.name or "").partition(".")[0]
     if package not in _EXTRAS:

@@ -19,7 +19,7 @@ def counted(number: int, singular: str, plural: str = "") -> str:
 
 
 def bytes_text(count: int) -> str:
-    """Return a number of bytes as people say it: `1 byte`, `214 bytes`, `3.4 MB`; the steps are 1,000."""
+    """Return a number of bytes for people: `1 byte`, `214 bytes`, `3.4 MB`; units are powers of 1,000."""
     if count < _KILO:
         return counted(count, "byte")
     amount, larger = count / _KILO, ["TB", "GB", "MB", "kB"]
@@ -75,12 +75,13 @@ def shorten_end(text: str, limit: int = 2_048) -> str:
 class MessageFormatter(string.Formatter):
     """Formats messages by templates such as `{tasks:task was|tasks were} lost after {seconds:time}`.
 
-    A number with `singular|plural` becomes a count, one with `time` a duration. All text that is filled in is
-    made visible; with `lines` it keeps its line breaks except at its end. Long texts of errors are shortened.
+    The format `singular|plural` makes a count of a number, and `time` makes a duration of seconds. In other
+    values, control characters become visible symbols; the format `lines` keeps line breaks, except at the
+    end. Long texts of errors are shortened.
     """
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
-        """Convert a value as `!r` requires; an error becomes text of bounded length."""
+        """Apply a conversion such as `!r` to a value; an error becomes text of limited length."""
         if isinstance(value, BaseException):
             return shorten_end(super().convert_field(value, conversion or "s"))
         return super().convert_field(value, conversion)

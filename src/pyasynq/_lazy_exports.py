@@ -22,7 +22,7 @@ def attach(
     namespace = vars(sys.modules[package])
 
     def import_name(name: str) -> object:
-        """Import a public name, or a module that has some. Raises `AttributeError` for other names."""
+        """Import a public name, or a module that defines some. Raises `AttributeError` for other names."""
         if name in module_by_name:
             value = getattr(importlib.import_module(f".{module_by_name[name]}", package), name)
         elif name in names_by_module:

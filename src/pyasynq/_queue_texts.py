@@ -1,4 +1,4 @@
-"""Queues as text, for flags and environment: `critical=6,default=3`, `mail=50/s+10`."""
+"""Text forms of queue settings, for flags and environment: `critical=6,default=3`, `mail=50/s+10`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read_rate(option: str, text: str, *, shown: str = "") -> QueueFields:
     """Return rate, period and burst of `50/s`, `100/10m` or `50/s+10`.
 
     Raises:
-        InvalidOptionError: for other text; `shown` is what the message shows instead of it.
+        InvalidOptionError: for other text; the message shows `shown` instead of `text`.
     """
     match = _RATE.fullmatch(text.strip())
     remedy = "write 50/s, 100/m, 1/10s, or 50/s+10 when ten may start at once"

@@ -1,6 +1,6 @@
-"""Settings described once: default, check, text form, flags and help, all as metadata of a dataclass field.
+"""Descriptions of settings: default, check, text form, flags and help, as metadata of a dataclass field.
 
-The Python API, the flags of a command, its environment variables, its file and its reference page are made
+The Python API, command-line flags, environment variables, configuration files and the reference page are made
 from these descriptions.
 """
 
@@ -45,7 +45,7 @@ class ValueKind(Protocol):
 
     @property
     def has_text(self) -> bool:
-        """Whether such a value can be written as text."""
+        """Whether values of this kind can be written as text."""
 
     def check(self, name: str, value: object) -> None:
         """Raise `InvalidOptionError` for an invalid value."""
@@ -54,7 +54,7 @@ class ValueKind(Protocol):
         """Parse a text into a value. Raises `InvalidOptionError` for an invalid text."""
 
     def show(self, value: object) -> str:
-        """Return a value as text that `read` takes, if there is one."""
+        """Return a value as text. `read` can parse this text, if `has_text` is true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Setting:
 
     Attributes:
         kind: kind of its values.
-        help: one sentence or two, for usage, environment and reference page.
+        help: one or two sentences, for `--help`, environment variables and the reference page.
         flags: additional command-line flags, such as `-c`. For a switch, the flag that turns it off follows a
             slash, as in `--strict/--no-strict`.
         optional: whether None is a value, which means that it is not set.
@@ -105,7 +105,7 @@ def setting(
     optional: bool = False,
     make: Callable[[], _T] | None = None,
 ) -> _T:
-    """Return the field of a setting, for the body of a dataclass; `make` makes a default that is mutable."""
+    """Return the dataclass field of a setting; `make` is the default factory, for a mutable default."""
     metadata = {_KEY: Setting(kind, help, flags, optional or default is None)}
     if make is not None:
         return field(default_factory=make, metadata=metadata)
@@ -311,7 +311,7 @@ class Text(_Kind):
 
 @dataclass(frozen=True, slots=True)
 class Function(_Kind):
-    """Functions, which only Python can give."""
+    """Functions, which only Python code can give, not a flag or a file."""
 
     metavar: str = "FUNCTION"
     has_text: bool = False
@@ -321,7 +321,7 @@ class Function(_Kind):
         check_function(name, value)
 
     def read(self, name: str, text: str) -> object:
-        """Refuse any text."""
+        """Raise `InvalidOptionError`: no text can give a function."""
         raise InvalidOptionError(name, text, "is a function: set it in Python, as in App(worker=...)")
 
     def show(self, value: object) -> str:
@@ -333,14 +333,16 @@ class Function(_Kind):
 
 @dataclass(frozen=True, slots=True)
 class Checked(_Kind):
-    """Values that one function checks; another one may parse their text."""
+    """Kind of values that one function checks, and that a second function can parse from text."""
 
     function: Callable[[str, object], object]
     reader: Callable[[str, str], object] | None = None
     shower: Callable[[object], str] = str
     metavar: str = "VALUE"
-    """Placeholder of the value in usage lines; empty if the flag is a switch, although text allows more
-    values."""
+    """Placeholder of the value in usage lines.
+
+    It is empty if the command-line flag is a switch, even if environment and file allow more values.
+    """
 
     @property
     def has_text(self) -> bool:  # type: ignore[override] # of the instance, not of the class

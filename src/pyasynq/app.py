@@ -110,18 +110,18 @@ class App(Scheduling, Generic[_State_co]):
         url: a URL or a client of redis-py, as for `Client`; without it the environment variable
             `PYASYNQ_REDIS_URL` is read at the first connection.
         modules: names of modules that declare tasks; a worker imports them before it starts.
-        lifespan: takes the app and returns an async context manager, which is entered once in each worker
-            process; what it yields is `context().state` in handlers, and `app.state`, whose type type
-            checkers know.
+        lifespan: function that takes the app and returns an async context manager. It is entered once in each
+            worker process. The value that it yields is `context().state` in handlers, and `app.state`. Type
+            checkers know the type of `app.state`.
         middleware: around every handler, outermost first; see `use`.
         client_middleware: around every enqueue, outermost first; see `use_client`.
-        max_payload: bytes that payload and headers of one task may have together, also of one that an
-            aggregator returns.
-        timeout: how long one exchange with Redis may take.
+        max_payload: largest size of one task's payload and headers together, in bytes. It also holds for
+            tasks that aggregators return.
+        timeout: time that one round trip to Redis may take.
         publish_events: publish events of the tasks that this app enqueues, as `Client` does. Workers publish
             their own events: see `ServerConfig.publish_events`.
-        scheduler_config: settings of the app's schedulers: the zone of expressions, hooks, heartbeat.
-        worker: settings of the app's workers; flags, environment and a file win over them.
+        scheduler_config: settings of the app's schedulers: time zone of cron expressions, hooks, heartbeat.
+        worker: settings of the app's workers; flags, environment and a configuration file override them.
         queues: weights and limits of queues, as in `{"mail": Queue(rate=50), "bulk": 1}`. Workers also serve
             the queues that the tasks name.
         version: version of your application, such as "2026.11.1"; workers publish it with their record and
@@ -236,17 +236,19 @@ class App(Scheduling, Generic[_State_co]):
             name: the task's type; without it module and function name, as in `"shop.tasks.deliver"`.
             retry_delay: delay before the next attempt, or a function of `retried, error, task` that returns
                 it.
-            is_failure: function of the error; False if it is retried without spending a retry.
+            is_failure: function of the error. If it returns False, the task is tried again, and no retry is
+                spent.
             crash_limit: number of worker crashes at which a task is archived.
             result_ttl: time for which `await handle.result()` can read the handler's result, at least 1
                 second; another name of the option `retention`.
-            executor: "process" to run the handler in a child process of the worker, which is killed when
-                its time is over; the function must be found as `module:function`.
+            executor: "process" to run the handler in a child process of the worker, which is killed at the
+                timeout. The function must be importable as `module:function`.
             max_run: maximum number of tasks of the queue that run at once, in all workers together.
-            rate: maximum number of them that start per period, such as `"50/s"` or `"100/m+10"`, or a
-                number per second.
-            ordered: True to run them strictly one after the other. With any of these three the task has a
-                queue of its own, named after its type, unless `queue` names one.
+            rate: maximum number of the queue's tasks that start per period, such as `"50/s"` or `"100/m+10"`,
+                or a number per second.
+            ordered: True to run the queue's tasks strictly one after the other. If `max_run`, `rate` or
+                `ordered` is given, the task has a queue of its own. Its name is the task's type, unless
+                `queue` gives another.
             middleware: around the handlers of this type alone, inside that of the app; see `use`.
             options: options of every task of this type, unless `.options()` says otherwise.
 
@@ -295,10 +297,11 @@ class App(Scheduling, Generic[_State_co]):
         decode: Callable[[Any], _T],
         schema: Mapping[str, Any] | None = None,
     ) -> None:
-        """Let arguments and results of the tasks declared from now on carry a type.
+        """Register a codec, which converts a class to JSON and back, for arguments and results of tasks.
 
-        `app.type_codec(Money, encode=str, decode=Money.parse)`. Exceptions of a codec become
-        encoding or decoding errors, which name their classes and never show the value.
+        `app.type_codec(Money, encode=str, decode=Money.parse)` affects the tasks that are declared after it.
+        Exceptions of `encode` and `decode` become encoding or decoding errors. These name the exception's
+        class and never show the value.
 
         Args:
             kind: the class; values of subclasses are encoded too.
@@ -340,11 +343,11 @@ class App(Scheduling, Generic[_State_co]):
     ) -> Any:
         """Declare a function that makes one task of the tasks of a group: `@app.aggregator`.
 
-        `(group, tasks) -> Task | None`, `async def` or `def` in a thread. It may return what
-        `deliver.task(...)` makes; the queue is that of the group. None leaves the tasks for later.
+        `(group, tasks) -> Task | None`, `async def` or `def` in a thread. It may return
+        a `deliver.task(...)`; the new task goes to the queue of the group. None leaves the tasks for later.
 
         Args:
-            groups: a group's name, or the beginning of names and a `*`; without it all groups.
+            groups: a group's name, or a prefix of names followed by `*`; all groups by default.
             grace_period: instead of the server's `group_grace_period`.
             max_delay: instead of the server's `group_max_delay`.
             max_size: instead of the server's `group_max_size`.
@@ -392,7 +395,7 @@ class App(Scheduling, Generic[_State_co]):
         return replace(config, queues=queues)
 
     def use(self, middleware: _M, *, queues: Iterable[str] | None = None) -> _M:
-        """Add `async def m(task, call_next)` around every handler, inside those added before.
+        """Add `async def m(task, call_next)` around every handler, inside the middleware added before.
 
         It may be used as a decorator. `call_next(task)` returns the result's bytes; a plain handler runs in a
         thread during this call. A task type without a handler raises `HandlerNotFoundError` from `call_next`.
@@ -513,7 +516,7 @@ class App(Scheduling, Generic[_State_co]):
     def server(self, config: ServerConfig | None = None, *, with_scheduler: bool = False) -> Server:
         """Return a server with this app's lifespan, for programs with an event loop of their own.
 
-        Pass the app to its `run` or `start`. The app's connections are closed when the server is.
+        Pass the app to its `run` or `start`. The app's connections are closed with the server.
 
         Args:
             config: settings; by default those of `App(worker=...)`. A `WorkerConfig` without queues
@@ -521,7 +524,7 @@ class App(Scheduling, Generic[_State_co]):
             with_scheduler: also run a scheduler, from before the first task until after the last.
 
         Raises:
-            ConfigurationError: when there is no Redis URL, or as `load` does.
+            ConfigurationError: when there is no Redis URL, or `load` raises it.
         """
         from pyasynq.server import Server  # noqa: PLC0415 - programs that only enqueue start faster
 
@@ -556,7 +559,7 @@ class App(Scheduling, Generic[_State_co]):
             loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
 
         Raises:
-            ConfigurationError: when there is no Redis URL, or as `load` does.
+            ConfigurationError: when there is no Redis URL, or `load` raises it.
         """
         server = self.server(config, with_scheduler=with_scheduler)
         return server.run_forever(self, loop_factory=loop_factory)

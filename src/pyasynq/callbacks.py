@@ -15,7 +15,7 @@ CALLBACK_ARGUMENTS: Final = ("id", "type", "outcome", "error")
 """Arguments of every callback, which are all text.
 
 `outcome` is `"succeeded"`, `"archived"`, `"cancelled"` or `"deleted"`. `error` is the beginning of the last
-error, empty for none.
+error, empty if there was none.
 """
 
 
@@ -57,17 +57,17 @@ class Callback:
 
 @runtime_checkable
 class HasCallback(Protocol):
-    """Anything that `on_finished` takes: a `Callback`, or a typed task of an app."""
+    """Protocol of the values that `on_finished` takes: a `Callback`, or a typed task of an app."""
 
     def __pyasynq_callback__(self) -> Callback:
         """Return the callback to enqueue."""
 
 
 def read_callback(name: str, value: object) -> Callback:
-    """Return the callback in the value of an option.
+    """Return the callback that was given as the value of an option.
 
     Raises:
-        InvalidOptionError: for a value without one.
+        InvalidOptionError: for a value that is neither a `Callback` nor a typed task.
         ConfigurationError: for a task that does not take the arguments of a callback.
     """
     if not isinstance(value, HasCallback):

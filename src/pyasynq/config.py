@@ -46,7 +46,7 @@ def _is_failure(error: BaseException) -> bool:  # noqa: ARG001 - Asynq's default
 
 
 MAX_GROUP_SIZE: Final = 10_000
-"""The largest `max_size` of a group; Redis moves and deletes that number of members in one call."""
+"""The largest `max_size` of a group: one call to Redis moves or deletes up to this many members."""
 
 
 def _check_groups(name: str, value: object) -> None:
@@ -98,7 +98,7 @@ def _read_events(name: str, text: str) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRule:
-    """Rule by which groups of certain names are aggregated; None is the server's setting.
+    """Rule for when to aggregate groups of certain names. A field that is None takes the server's setting.
 
     Raises:
         InvalidOptionError: at construction, for an invalid value.
@@ -252,7 +252,7 @@ class ServerConfig:
     )
     """Number of tasks at which a group is aggregated, and maximum number taken at a time; 0 for no limit.
 
-    Unless set, one aggregation takes at most 1,000 tasks; it never takes more than 16 MB.
+    With 0, one aggregation still takes at most 1,000 tasks. It never takes more than 16 MB.
     """
     groups: Mapping[str, GroupRule] = setting(
         {}, Checked(_check_groups), "Other values for groups of these names, or `beginning*`.", make=dict
@@ -274,7 +274,7 @@ class ServerConfig:
     )
     """Whether attempts are counted by queue and type, with run times and waits, for charts.
 
-    Statistics take at most 60 KiB for a queue and type, 4 MiB for a queue; those of idle queues expire.
+    Statistics take at most 60 KiB for each type in a queue, and 4 MiB for a queue. They expire if it is idle.
     """
     burst: bool = setting(
         False,
@@ -299,7 +299,7 @@ class ServerConfig:
         return {queue: length for queue, length in lengths.items() if length}
 
     def event_stream_length(self, queue: str) -> int:
-        """Return how many events of a queue are kept, 0 for none; the queue may be added later."""
+        """Return how many events of a queue are kept; 0 for none. It also works for queues added later."""
         published = self.publish_events
         value = published.get(queue, False) if isinstance(published, Mapping) else published
         return events_kept("publish_events", value)
@@ -329,7 +329,7 @@ class SchedulerConfig:
     location: tzinfo | str = UTC
     """Time zone of cron expressions that name none, such as `"Europe/Berlin"`."""
     heartbeat_interval: Duration = 10.0
-    """Interval of announcing the entries to dashboards; entries vanish two intervals after the last one."""
+    """Interval of the heartbeat that publishes the entries for dashboards; entries expire after two."""
     pre_enqueue: PreEnqueue | None = None
     """Called with the task before a tick is fired, by each scheduler that tries."""
     post_enqueue: PostEnqueue | None = None
@@ -355,7 +355,7 @@ class SchedulerConfig:
 
     @property
     def zone(self) -> tzinfo:
-        """The location as a `tzinfo`."""
+        """The time zone `location` as a `tzinfo`."""
         return _zone(self.location) if isinstance(self.location, str) else self.location
 
 

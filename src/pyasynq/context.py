@@ -94,7 +94,7 @@ class RunningTask(Protocol):
 
     @property
     def waited(self) -> float | None:
-        """Seconds from pending to the start of the handler; None if unknown."""
+        """Seconds that the task was pending before its handler started; None if unknown."""
 
     def cancel_event(self) -> threading.Event:
         """Return an event that is set when the attempt is being cancelled."""
@@ -126,7 +126,7 @@ current_task: ContextVar[RunningTask] = ContextVar("pyasynq.current_task")
 trace_fields: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar("pyasynq.trace_fields", default=dict)
 """Function that returns the trace and span ids of the attempt in this context, for log records.
 
-Set by tracing middleware. It is called for records alone: most attempts write none.
+Set by tracing middleware. It is called only when a log record is made: most attempts make none.
 """
 
 
@@ -153,7 +153,7 @@ class EnqueueBatch:
 
 
 current_batch: ContextVar[EnqueueBatch | None] = ContextVar("pyasynq.current_batch", default=None)
-"""The call of `enqueue_many` that a task belongs to, for client middleware; None for a task alone."""
+"""The call of `enqueue_many` that a task belongs to, for client middleware; None for `enqueue`."""
 
 
 def context() -> TaskContext:
@@ -289,7 +289,7 @@ class TaskContext:
     def write_result_sync(self, data: bytes) -> None:
         """Store `data` as the task's result, from a plain handler in its thread.
 
-        Raises what `write_result` raises, and ServerStateError on the event loop's own thread.
+        Raises what `write_result` raises, and `ServerStateError` if it is called in the event loop's thread.
         """
         from asyncio import get_running_loop  # noqa: PLC0415 - asyncio takes longer to load than this package
 
@@ -312,7 +312,7 @@ class TaskContext:
 
         Args:
             done: the amount done, not negative, in any unit.
-            total: the amount of which it is a part; None if unknown.
+            total: the amount that is to be done; None if unknown.
             note: a description of the current step, cut to 200 characters.
 
         Raises:

@@ -7,9 +7,9 @@
     except RateLimited as error:
         raise Retry(after=error.seconds, spend=False) from error
 
-Returning and raising are the same: middleware sees both raised. They may be the cause of another error
-(`raise LimitReached from Retry(30)`), and may be in an exception group, in which the most final one wins:
-Cancel, Archive, Retry, any other error, Snooze.
+Returning a control value is the same as raising it: middleware sees an exception in both cases. A control
+value may be the cause of another error (`raise LimitReached from Retry(30)`), or be in an exception group. In
+a group, the most final one wins, in this order: Cancel, Archive, Retry, any other error, Snooze.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Snooze(ControlFlow):
     stay, and the number of snoozes is not limited, even with `max_retry=0`.
 
     Args:
-        delay: until the next attempt, a `timedelta` or seconds, at most 36,500 days.
+        delay: time until the next attempt, a `timedelta` or seconds, at most 36,500 days.
 
     Attributes:
         delay: delay in seconds.
@@ -53,10 +53,11 @@ class Snooze(ControlFlow):
 class Retry(ControlFlow):
     """This attempt failed: try again.
 
-    The reason becomes the task's error; without a reason, the error that this was raised from does.
+    The reason becomes the task's error. Without a reason, the cause does: `raise Retry() from error`.
 
     Args:
-        after: until the next attempt, a `timedelta` or seconds, at most 36,500 days; None uses `retry_delay`.
+        after: time until the next attempt, a `timedelta` or seconds, at most 36,500 days. None uses
+            `retry_delay`.
         reason: becomes the task's error.
         spend: whether it spends a retry and counts as failed. With True the task is archived when no retry is
             left; with False never.
@@ -67,8 +68,8 @@ class Retry(ControlFlow):
         spend: as given.
 
     Raises:
-        InvalidOptionError: for a delay that is negative, too long, or not a duration; for a switch that is
-            not a bool, and a reason that is not text.
+        InvalidOptionError: for a delay that is negative, too long, or not a duration; for a `spend` that is
+            not a bool, and for a `reason` that is not text.
     """
 
     def __init__(self, after: Duration | None = None, *, reason: str = "", spend: bool = True) -> None:
@@ -117,7 +118,7 @@ class Cancel(ControlFlow):
 
 
 Control: TypeAlias = Snooze | Retry | Archive | Cancel | ControlFlow
-"""Control values that a handler may return besides its result. Named one by one for type checkers."""
+"""Control values that a handler may return besides its result; it names each class for type checkers."""
 
 
 def is_control(error: BaseException) -> bool:
@@ -132,7 +133,7 @@ def is_control(error: BaseException) -> bool:
 def find_control(value: object) -> ControlFlow | None:
     """Return the control value that a handler returned; None for an ordinary result.
 
-    A class stands for its instance, as after `raise`: `return Cancel`.
+    A handler may also return the class (`return Cancel`), as `raise Cancel` may name the class.
 
     Raises:
         TypeError: for a class that needs an argument.

@@ -54,15 +54,15 @@ def depends(provider: Callable[..., _T], *, per: Life = "attempt") -> _T: ...
 
 
 def depends(provider: Callable[..., Any], *, per: Life = "attempt") -> Any:
-    """Declare a handler's parameter as a dependency, which the worker passes; see the module's example.
+    """Declare a handler's parameter as a dependency, which the worker makes and passes (injection).
 
     The parameter does not belong to the payload. Type checkers see the type that the provider makes.
 
     Args:
         provider: a function, a coroutine function, a generator with one `yield`, or a function that returns
             a context manager. Its parameters are dependencies too, or annotated as `TaskContext`.
-        per: `"attempt"` to make it for each attempt and to close it at its end. `"worker"` to make it once
-            in each worker process, at its first use, and to close it when the worker ends.
+        per: `"attempt"` to make it for each attempt, and to close it at the attempt's end. `"worker"` to make
+            it once in each worker process, at its first use, and to close it when the worker ends.
 
     Raises:
         InvalidOptionError: for a provider that cannot be called, or another value of `per`.

@@ -3,7 +3,7 @@
     with EmbeddedServer("./data") as server:
         ...  # server.url is a URL that redis-py and pyasynq accept
 
-Processes that name the same folder share one server. It ends with the last of them, even if that is killed.
+Processes that name the same folder share one server. It ends when the last of them ends, even by a kill.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class EmbeddedServer:
     this object alone; other processes reach it by its `url` as long as this process has not stopped it.
     A share lasts until `stop` or the end of the process, for any reason. A forked child has the share too,
     until it calls `stop` or ends. Objects are not thread-safe; any number of them may be made for one folder.
-    If the guardian itself is killed, Linux ends the server at once; on macOS the next start on that folder
-    does.
+    If the guardian itself is killed, Linux ends the server at once; on macOS, the next start on that folder
+    ends it.
 
     Args:
         path: the data folder, made if it is missing; None for a server in memory.
@@ -105,7 +105,7 @@ class EmbeddedServer:
 
         Raises:
             ServerBinaryError: there is no server program, or it is too old.
-            DataFolderError: the folder is foreign, newer than this pyasynq, or out of reach.
+            DataFolderError: the folder was not made by pyasynq, is of a newer version, or cannot be used.
             ServerStartError: the server did not become ready; the error quotes its log.
             EmbeddedServerError: this is Windows, or the running server listens on another port.
         """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     WorkerHook: TypeAlias = Callable[[], Awaitable[None] | None]
 
 HookKind: TypeAlias = Literal["error", "retry", "archived", "success"]
-"""Kind of a hook: the end of an attempt for which it is called."""
+"""Kind of a hook: the kind of an attempt's end after which the hook is called."""
 
 HOOK_SECONDS: Final = 5.0
 """Maximum seconds that one hook may run."""
@@ -35,13 +35,13 @@ class AttemptEnd:
     outcome: Outcome | None
     """Outcome of the attempt; None if its worker died and the task is pending again."""
     error: BaseException | None
-    """The error, without its traceback; `WorkerDiedError` if the worker died."""
+    """The error of the attempt, without its traceback; `WorkerDiedError` if the worker died."""
     traceback: str = field(default="", repr=False)
-    """The error's traceback as text, as it is kept with the task."""
+    """The error's traceback as text, as it is stored with the task."""
     reason: CancelReason | None = None
     """Why the attempt was cancelled; None if it was not."""
     seconds: float | None = None
-    """Duration of the attempt; None if its worker died."""
+    """Duration of the attempt in seconds; None if its worker died."""
     delay: float | None = None
     """Seconds until the next attempt; None if there is none, or it starts at once."""
 
@@ -64,7 +64,7 @@ class Hooks:
 
     @property
     def watch_attempts(self) -> bool:
-        """Whether any hook is registered for the ends of attempts."""
+        """Whether a hook for ends of attempts is registered."""
         return bool(self.error or self.retry or self.archived or self.success)
 
 

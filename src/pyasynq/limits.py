@@ -61,7 +61,7 @@ class QueueLimits:
         return self.max_run is not None or self.rate is not None or bool(self.ordered)
 
     def __str__(self) -> str:
-        """Return `ordered, max_run 3, rate 50/1s, burst 10`, or as much of it as is limited."""
+        """Return the limits as text, such as `ordered, max_run 3, rate 50/1s, burst 10`."""
         parts = ["ordered"] if self.ordered else []
         if self.max_run is not None:
             parts.append(f"max_run {self.max_run}")
@@ -77,7 +77,7 @@ UNLIMITED: Final = QueueLimits()
 class Queue:
     """Settings of a server for one queue: `ServerConfig(queues={"deliver": Queue(max_run=1)})`.
 
-    The limits hold across all servers and processes that have them for this queue.
+    A limit is shared by all servers and processes that set it for this queue.
 
     Raises:
         InvalidOptionError: at construction, for an invalid value.
@@ -88,14 +88,14 @@ class Queue:
     max_run: int | None = None
     """Maximum number of the queue's tasks that run at once, in all servers together; None means unlimited."""
     rate: float | None = None
-    """Maximum number of its tasks that start per `period`, in all servers together; None means unlimited."""
+    """Maximum number of the queue's tasks that start per `period`, in all servers; None means unlimited."""
     period: Duration = 1.0
     """Period of `rate`: `rate=100, period=60` is 100 a minute."""
     burst: int | None = None
     """Number of tasks that may start at once after an idle time, at least 1 (size of the token bucket).
 
-    No time span of a period has more starts than `rate` and `burst` together. By default it is the number of
-    tokens gained in a tenth of a second, so that starts are spread evenly.
+    In any time span of one `period`, at most `rate` + `burst` tasks start. By default `burst` is the number
+    of tokens gained in a tenth of a second, so that starts are spread evenly.
     """
     ordered: bool = False
     """Whether the tasks run strictly one after the other (FIFO), in the order they became pending.
@@ -116,7 +116,7 @@ class Queue:
 
     @property
     def limits(self) -> QueueLimits:
-        """The limits, in seconds and with the effective burst."""
+        """The limits, with the period in seconds and the effective burst."""
         rate = check_rate(self.rate, self.period, self.burst)
         return QueueLimits(self.max_run, *rate, ordered=self.ordered or None)
 

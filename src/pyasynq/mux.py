@@ -45,7 +45,7 @@ class Mux:
     """Handlers by pattern: the exact type first, then the longest pattern that is a prefix of the type.
 
     Handlers are coroutine functions, or plain functions, which run in threads. They return None, bytes or
-    text; with a retention, the last two are kept as the task's result.
+    text. Bytes and text are kept as the task's result, if the task has a retention.
     """
 
     def __init__(self) -> None:
@@ -68,17 +68,17 @@ class Mux:
         """Register a handler for a type, or for all types that begin with `pattern`.
 
         Args:
-            pattern: a task type or a prefix of some; not blank, and unique.
+            pattern: a task type, or a prefix of several types; not blank, and unique.
             handler: called with the task.
-            retry_delay: overrides the server's; a function, or a constant delay.
-            is_failure: overrides the server's.
-            crash_limit: overrides the server's.
+            retry_delay: overrides the server's `retry_delay`; a function, or a constant delay.
+            is_failure: overrides the server's `is_failure`.
+            crash_limit: overrides the server's `crash_limit`.
             executor: "process" to run it in a child process of the worker, which imports it as
                 `module:function`. It has no `context().state`, since the server's lifespan cannot be imported
                 there.
 
         Raises:
-            InvalidOptionError: for a blank pattern, or an invalid rule of the handler.
+            InvalidOptionError: for a blank pattern, or an invalid value of an option.
             ConfigurationError: for a duplicate pattern or a handler that cannot be called.
         """
         check_name("pattern", pattern)
@@ -125,7 +125,7 @@ class Mux:
             middleware: `async def m(task, call_next)`, which returns what `await call_next(task)` returned.
 
         Raises:
-            ConfigurationError: when one is not a coroutine function.
+            ConfigurationError: when one of the middleware is not a coroutine function.
         """
         for one in middleware:
             check_middleware(one)
@@ -157,7 +157,7 @@ class Mux:
         return tuple(self._routes)
 
     def describe_types(self) -> Iterable[TaskTypeInfo]:
-        """Return each pattern with the first line of its handler's docstring; for the server."""
+        """Return each pattern with the first line of its handler's docstring. The server publishes this."""
         return [
             TaskTypeInfo(
                 pattern,

@@ -53,12 +53,12 @@ class EnqueueOptions(TypedDict, total=False):
     max_retry: int
     """Number of times the task may be retried after its first failure; 25 by default."""
     timeout: Duration
-    """Longest run of an attempt: 30 minutes unless this or `deadline` is given. Rounded up to seconds.
+    """Time limit of one attempt; 30 minutes unless this or `deadline` is given. Rounded up to seconds.
 
-    0 together with a `deadline`: only the deadline counts. 0 without one is refused.
+    With 0 and a `deadline`, only the deadline counts. 0 without a `deadline` is refused.
     """
     deadline: datetime
-    """Aware time at which an attempt is cancelled, however late it began."""
+    """Aware time at which an attempt is cancelled, no matter when it started."""
     unique: Duration
     """Longest time, at least 1 s, for which the queue refuses equal tasks while this task is unfinished.
 
@@ -66,7 +66,7 @@ class EnqueueOptions(TypedDict, total=False):
     """
     until: Until
     """Release of the lock of a `unique` task: at its success (the default, as in Asynq), when an attempt
-    starts, when the task is finished in any way, or only when its time is over."""
+    starts, when the task is finished in any way, or only when the time of `unique` is over."""
     unique_key: str
     """Name of the lock of a `unique` task; all tasks of the queue with this name share the lock."""
     on_duplicate: OnDuplicate
@@ -86,20 +86,24 @@ class EnqueueOptions(TypedDict, total=False):
     once_for: Duration
     """Time, at least 1 s, within which a task with this `task_id` is enqueued at most once, however it ends.
 
-    This makes the id an idempotency key. A repeat returns the existing task, or reports `IGNORED` if that one
-    is gone."""
+    This makes the id an idempotency key. A repeated enqueue returns the existing task, or reports
+    `IGNORED` if that task is gone.
+    """
     on_finished: HasCallback
     """A task of the app, or a `Callback`, that is enqueued when this task has ended, in any way."""
     durable: bool | int
-    """Number of replicas (True: 1) that must have the task when the call returns; else `NotDurableError`."""
+    """Number of replicas (True: 1) that must confirm the task (WAIT) before the call returns.
+
+    Otherwise the call raises `NotDurableError`.
+    """
     headers: Mapping[str, str]
-    """Text stored with the task by name, such as a trace id or a tenant; 65,536 bytes together at most."""
+    """Text values stored with the task by name, such as a trace id or a tenant; 65,536 bytes at most."""
     front: bool
     """Whether the task goes to the front of its queue, before all that wait; an ordered queue refuses it."""
     group: str
     """Name of a group, whose tasks a server's aggregator combines.
 
-    A task with a later process time joins it then.
+    A task with a later process time joins the group at that time.
     """
 
 
@@ -108,10 +112,10 @@ _Reader: TypeAlias = "Callable[[str, object], object]"
 _PROCESS_TIMES: Final = ("process_at", "process_in")
 _OF_UNIQUE_TASKS: Final = ("until", "unique_key", "on_duplicate")
 _NOT_AT_FRONT: Final = ("process_at", "process_in", "group", "on_conflict", "once_for", "on_finished")
-"""Options whose scripts put tasks at the end of a queue or elsewhere, so that `front` excludes them."""
+"""Options that cannot be combined with `front`, because they never put a task at the front of a queue."""
 _RULES: Final = frozenset({*_OF_UNIQUE_TASKS, "on_conflict", "once_for", "front"})
 _OF_ONE_TASK: Final = frozenset({*_PROCESS_TIMES, "deadline", "headers", "task_id", "unique_key"})
-"""Options whose values differ from task to task, so that caching their parsed form is useless."""
+"""Options whose values differ from task to task, so that caching their parsed values is useless."""
 
 OPTION_NAMES: Final = frozenset(EnqueueOptions.__annotations__)
 
@@ -181,7 +185,7 @@ def with_result_ttl(options: EnqueueOptions, result_ttl: Duration) -> EnqueueOpt
 def check_option_names(options: Mapping[str, object], also: Iterable[str] = ()) -> None:
     """Raise `UnknownOptionError` for the first name that is not an option.
 
-    Names in `also`, which the caller accepts besides the options, are suggested too.
+    The message suggests similar names, also from `also`: names that the caller accepts besides the options.
     """
     for name in options:
         if name not in OPTION_NAMES:
@@ -193,7 +197,7 @@ def resolve_options(options: Mapping[str, object]) -> EnqueueSettings:
 
     Raises:
         UnknownOptionError: for a name that is not an option.
-        InvalidOptionError: for an invalid value; both name the remedy.
+        InvalidOptionError: for an invalid value. Both messages say what to write instead.
     """
     if not options:
         return DEFAULT_SETTINGS
@@ -207,7 +211,7 @@ def resolve_options(options: Mapping[str, object]) -> EnqueueSettings:
 
 @lru_cache(maxsize=256, typed=True)
 def _resolve_shared(names: tuple[str, ...], *values: object) -> EnqueueSettings:
-    """Resolve options that many tasks have in common, mainly those of a declaration. Cached."""
+    """Resolve options that many tasks have in common, mainly the options of a declaration. Cached."""
     return _resolve(dict(zip(names, values, strict=True)))
 
 
@@ -237,9 +241,9 @@ def check_combination(options: Mapping[str, object]) -> None:
     """Reject contradictory options of one task.
 
     Raises:
-        InvalidOptionError: for a lock option without `unique`, for an id rule without `task_id`, for
-            replacing the payload of a task that may be gone, and for a task at the front of
-            a queue that would be somewhere else.
+        InvalidOptionError: for an option of the lock without `unique`; for `on_conflict` or `once_for`
+            without `task_id`; for `until="expiry"` with `on_duplicate="replace_payload"`; for `front` with an
+            option that puts the task elsewhere.
     """
     if options.keys().isdisjoint(_RULES):
         return
@@ -291,10 +295,10 @@ def check_unattended(options: Mapping[str, object]) -> None:
 
 
 def events_kept(name: str, value: object) -> int:
-    """Return the number of events that a queue's stream keeps, 0 for a setting that publishes none.
+    """Return the number of events that a queue's stream keeps, from a setting; 0 if no events are published.
 
     Raises:
-        InvalidOptionError: for a value that is neither a switch nor such a number.
+        InvalidOptionError: for a value that is neither a bool nor a number of at least 1.
     """
     if isinstance(value, bool):
         return DEFAULT_EVENTS_KEPT if value else 0

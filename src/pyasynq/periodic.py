@@ -67,9 +67,9 @@ class PeriodicTaskManager(Runnable):
 
     The provider is called at the start and every `sync_interval`. Entries that it no longer returns are
     unregistered, new ones are registered, and the rest stays untouched. When it raises, or returns something
-    invalid, everything stays as it is; only an entry with an invalid expression is left out. An entry whose
-    payload changes keeps the ticks of the one it replaces, which has the same expression, type and queue. So
-    `@every` fires although the payload is different each time.
+    invalid, everything stays as it is; only an entry with an invalid expression is left out. If the payload
+    of a task changes, the task gets a new entry. This entry continues the ticks of the old entry, which has
+    the same expression, type and queue. So `@every` fires even if the payload is different each time.
 
     Args:
         url: as for `Client`.
@@ -78,7 +78,7 @@ class PeriodicTaskManager(Runnable):
         sync_interval: time between two calls of the provider; 3 minutes by default.
         provider_timeout: time that a call of the provider may take; 60 seconds by default. Exceeding it
             counts as an error of the provider. A plain function is not called again before it has returned.
-        config: location, hooks, heartbeat.
+        config: time zone, hooks and heartbeat.
         middleware: client middleware around each enqueue, outermost first.
         clock: for tests.
         events: receive reports of what happens.
@@ -114,12 +114,12 @@ class PeriodicTaskManager(Runnable):
         self._provider = ProviderCalls(provider, provider_seconds, scheduler.calls)
         self._clock = clock
         self._provided: dict[str, str] = {}
-        """Ids of the entries of provided tasks, by the identity of the task."""
+        """Ids of the entries of provided tasks, by a key made from the task's content."""
         self._synchronizing = asyncio.Lock()
         self._sync = _Sync(self, self._provider, seconds)
 
     async def start(self) -> None:
-        """Call the provider, register what it returns, begin to fire, and return.
+        """Call the provider, register the tasks that it returns, start to fire ticks, and return.
 
         Raises:
             SchedulerStateError: when the manager was started before.
@@ -153,7 +153,7 @@ class PeriodicTaskManager(Runnable):
         self.exit_code = max(self.exit_code, self.scheduler.exit_code)
 
     def sync_soon(self) -> None:
-        """Call the provider now instead of after the interval, because its answer has changed."""
+        """Request a call of the provider now, not after the interval, because its answer has changed."""
         self._sync.wake()
 
     async def synchronize(self) -> None:
@@ -182,7 +182,7 @@ class PeriodicTaskManager(Runnable):
             self.scheduler.events.emit(event)
 
     def _identify(self, answer: Iterable[object]) -> dict[str, PeriodicTaskConfig]:
-        """Return the provider's tasks by the identity of each; equal tasks get different identities."""
+        """Return the provider's tasks by keys made from their content; equal tasks get different keys."""
         wanted: dict[str, PeriodicTaskConfig] = {}
         for one in answer:
             if not isinstance(one, PeriodicTaskConfig):
@@ -199,7 +199,7 @@ class PeriodicTaskManager(Runnable):
     def _make_entries(
         self, wanted: Mapping[str, PeriodicTaskConfig], kept: Collection[str], taken: Collection[str]
     ) -> tuple[dict[str, ScheduleEntry], list[PeriodicTaskRefused]]:
-        """Return the new entries, and the tasks left out because of an invalid expression."""
+        """Return the new entries by key, and an event for each task refused for its invalid expression."""
         joining: dict[str, ScheduleEntry] = {}
         refused = []
         ids = set(taken)
@@ -216,7 +216,7 @@ class PeriodicTaskManager(Runnable):
         return joining, refused
 
     def _pair(self, leaving: Iterable[str], joining: Iterable[ScheduleEntry]) -> dict[str, str]:
-        """Match new entries with the old ones that they replace: in order, by expression, type and queue."""
+        """Return the replaced entry of each new one, by id: the same expression, type and queue, in order."""
         free: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(deque)
         for entry in self.scheduler.find_entries(leaving):
             free[entry.spec, entry.task.type, entry.queue].append(entry.id)

@@ -21,11 +21,11 @@ class RetryDelay(Protocol):
     """A user's function that computes the delay before the next attempt."""
 
     def __call__(self, retried: int, error: BaseException, task: Task) -> Duration:
-        """Return the delay after the failure number `retried` + 1 of `task`."""
+        """Return the delay before the next attempt; `retried` is the number of earlier retries of `task`."""
 
 
 def default_retry_delay(retried: int, error: BaseException, task: Task) -> float:  # noqa: ARG001 - RetryDelay
-    """Return Asynq's back-off in seconds: the fourth power of the retries so far, plus 15 s and jitter."""
+    """Return Asynq's back-off in seconds: the fourth power of `retried`, plus 15 s and random jitter."""
     jitter = random.randrange(_JITTER_SECONDS)  # noqa: S311 - spreads load, guards nothing
     return float(retried**4 + _FIRST_DELAY_SECONDS + jitter * (retried + 1))
 

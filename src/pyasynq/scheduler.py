@@ -52,19 +52,19 @@ if TYPE_CHECKING:
     from pyasynq.task import Task
 
 _LEAST_STOP_SECONDS: Final = 1.0
-"""Seconds that a service gets even if the time of a shutdown is over: usually it needs milliseconds."""
+"""Grace period in seconds of each service in a shutdown, even if the time limit has passed."""
 
 
 class Scheduler(Runnable):
     """Enqueues tasks at the ticks of cron expressions.
 
     There is no leader election: any number of schedulers with the same entries may run, and each tick is
-    enqueued once. Times are those of Redis, so a host with a wrong clock does no harm. A scheduler is used
+    enqueued once. The clock of Redis decides, so a host with a wrong clock does no harm. A scheduler is used
     once: start and shutdown belong to one event loop, as do register and unregister while it runs.
 
     Args:
         url: where Redis is, such as `redis://localhost:6379/0`; or as for `Client`.
-        config: location, hooks, heartbeat.
+        config: time zone, hooks and heartbeat.
         middleware: client middleware around each enqueue, outermost first.
         clock: for tests.
         events: receive reports of what happens; by default the scheduler's own.
@@ -84,7 +84,7 @@ class Scheduler(Runnable):
     ) -> None:
         self.config = config if config is not None else SchedulerConfig()
         self.calls = CallsInProgress()
-        """Hooks and middleware that have not returned; the periodic task manager adds its provider."""
+        """Running calls of hooks and middleware; the periodic task manager adds calls of its provider."""
         super().__init__(
             events if events is not None else Events(),
             self.calls,
@@ -111,7 +111,7 @@ class Scheduler(Runnable):
 
     @property
     def entries(self) -> Mapping[str, Task]:
-        """The tasks by the ids of their entries, with all options, in the order of registration."""
+        """Tasks by entry id, with all options, in the order of registration."""
         return {entry.id: entry.task for entry in self._book}
 
     def register(
@@ -126,7 +126,7 @@ class Scheduler(Runnable):
         """Enqueue this task at every tick of an expression; before the start or while the scheduler runs.
 
         Args:
-            spec: five fields, as in `*/5 * * * *`, or `@every 1h30m`, `@daily` and so on; a zone of its own
+            spec: five fields, as in `*/5 * * * *`, or `@every 1h30m`, `@daily` and so on. A time zone may
                 comes first, as in `CRON_TZ=Europe/Berlin 0 9 * * *`.
             task: a `Task`, or the type of one. A tick's task has the id `<entry>:<Unix time of the tick>`
                 unless `task_id` is given.
@@ -156,7 +156,7 @@ class Scheduler(Runnable):
         return entry.id
 
     def unregister(self, entry_id: str) -> None:
-        """Stop firing an entry, and let its history be removed.
+        """Stop firing an entry. Its history is removed later.
 
         Raises:
             ScheduleNotFoundError: when there is no such entry.
@@ -165,7 +165,7 @@ class Scheduler(Runnable):
         self._wake_services()
 
     def find_entries(self, entry_ids: Iterable[str]) -> list[ScheduleEntry]:
-        """Return entries by their ids, for the periodic task manager."""
+        """Return the entries with these ids, for the periodic task manager."""
         wanted = set(entry_ids)
         return [entry for entry in self._book if entry.id in wanted]
 
@@ -174,7 +174,7 @@ class Scheduler(Runnable):
     ) -> None:
         """Unregister some entries and register others, for the periodic task manager.
 
-        `predecessors` maps some of the new ids to the entries whose ticks they inherit.
+        `predecessors` maps ids of new entries to the ids of the entries whose last ticks they inherit.
 
         Raises:
             ScheduleNotFoundError: when an entry to remove does not exist; nothing has changed then.
@@ -254,7 +254,7 @@ class Scheduler(Runnable):
 
     @staticmethod
     def _make_ticker(parts: SchedulerParts, firing: Firing) -> Service:
-        """Make a ticker; on a cluster one for each node, so that no tick waits for another node."""
+        """Make a ticker. On a cluster, make one for each node, so that no tick waits for another node."""
         if not parts.driver.target.is_cluster:
             return Ticker(parts, firing)
         nodes = NodeQueues(parts.driver, lambda: tuple(sorted({entry.queue for entry in parts.book})))

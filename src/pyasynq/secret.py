@@ -10,8 +10,8 @@ _T_co = TypeVar("_T_co", covariant=True)
 class Secret(Generic[_T_co]):
     """A value that no log, error or tool shows: `async def log_in(user: str, password: Secret[str])`.
 
-    In Redis it is the plain JSON of its value, so workers in Go read it as usual, and everybody with access
-    to Redis can read it too. Workers publish which fields of a task are secret, and tools hide those.
+    Redis stores the value as plain JSON, so workers in Go read it as usual. Anyone with access to Redis can
+    read it too. Workers publish which fields of a task are secret, and tools hide those fields.
     """
 
     __slots__ = ("_value",)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyasynq.limits import Queue
 
 _REPORT_SECONDS = 0.3
-"""Extra seconds for a cancelled start beyond its time limit, to report what hung."""
+"""Extra seconds that a cancelled start gets after its time limit, to report what hung."""
 
 
 class ServerState(enum.StrEnum):
@@ -67,7 +67,7 @@ class Server:
 
     Args:
         url: where Redis is, such as `redis://localhost:6379/0`; or as for `Client`.
-        config: queues, concurrency and everything else.
+        config: queues, concurrency and all other settings.
         clock: for tests.
         events: receive reports of what happens; by default the server's own.
         lifespan: function that makes an async context manager, which is entered before the first task and
@@ -150,8 +150,8 @@ class Server:
 
         Raises:
             ServerStateError: when the server was started before.
-            ConfigurationError: when the handler is not one of these, when one with `executor="process"`
-                cannot be found by its name, and on Windows.
+            ConfigurationError: when the handler is not one of these, on Windows, and when a handler with
+                `executor="process"` cannot be imported by its name.
             RedisError: when Redis cannot be reached, refuses us, or is too old; nothing is left running.
         """
         if sys.platform == "win32":
@@ -215,10 +215,10 @@ class Server:
             raise ServerStateError("the server was shut down while it started")
 
     async def add_queue(self, name: str, queue: Queue | int = 1) -> None:
-        """Serve one more queue, exactly like one of the configuration.
+        """Serve one more queue, like the queues of the configuration.
 
-        Any task of the server's loop may call this. `config` stays as it is. Settings for all queues apply to
-        the new queue too.
+        Any asyncio task of the server's event loop may call this. `config` stays as it is. Settings for all
+        queues apply to the new queue too.
 
         Args:
             name: name of the queue.
@@ -234,7 +234,7 @@ class Server:
         await self._running().add_queue(name, settings)
 
     async def set_queue(self, name: str, queue: Queue | int) -> None:
-        """Replace priority and limits of a served queue, as if configured so from the start.
+        """Replace priority and limits of a served queue, as if they had been configured from the start.
 
         Raises what `add_queue` raises; ConfigurationError when the server does not serve the queue.
         """
@@ -351,7 +351,7 @@ class Server:
 
     @functools.cached_property
     def _watch(self) -> ShutdownWatch:
-        """The time limits of the shutdown, and the watchdog that enforces them."""
+        """Watchdog of the shutdown, which enforces its time limits."""
         return ShutdownWatch(
             self.events,
             shutdown_limit(self.config),
@@ -361,7 +361,7 @@ class Server:
         )
 
     def _put_back(self, code: int) -> None:
-        """Put tasks back, and end the process; called from the guard's thread."""
+        """Put running tasks back (requeue), and end the process; called by the watchdog's thread."""
         if self._engine is not None:
             self._engine.end_process(code)
 
@@ -387,7 +387,7 @@ class Server:
             self._loop.call_soon_threadsafe(self.stop)
 
     def request_hooks(self, event: DeathEvent) -> None:
-        """Call the app's hooks for a task of a dead worker, which a supervisor took back. From any thread."""
+        """Call the app's hooks for a task that a supervisor took back from a dead worker. From any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._call_hooks, event)
 

@@ -36,7 +36,7 @@ class Task:
 
     Args:
         type: the task's type, such as `"email:deliver"`; not blank, at most 1,000 bytes.
-        payload: bytes for the handler. None is Go's nil and differs from empty bytes only for uniqueness.
+        payload: bytes for the handler. None is Go's nil. Only uniqueness locks tell it from empty bytes.
         options: as in `EnqueueOptions`, including headers; values are checked when the task is enqueued.
 
     Raises:
@@ -66,7 +66,7 @@ class Task:
         return self.options.get("headers", {})
 
     def with_options(self, **options: Unpack[EnqueueOptions]) -> Self:
-        """Return a copy with these options besides those that it has; headers replace all headers.
+        """Return a copy with these options added or replaced; `headers` replaces all headers.
 
         Raises:
             UnknownOptionError: for a misspelt option.
@@ -82,7 +82,7 @@ class Task:
         return task
 
     def with_headers(self, headers: Mapping[str, str] | None = None, /, **more: str) -> Self:
-        """Return a copy with these headers besides those that it has; a new value wins.
+        """Return a copy with these headers added or replaced.
 
         `task.with_headers(tenant="acme")`, or a mapping for names that are not identifiers.
         """
@@ -94,7 +94,7 @@ class Task:
 
 
 def make_unchecked_task(type: str, payload: bytes | None, options: EnqueueOptions) -> Task:  # noqa: A002 - as above
-    """Make a task from checked values, or from stored ones of any origin, without checks."""
+    """Make a task without checks, from checked values or from stored values of any origin."""
     task = Task.__new__(Task)
     task.type = type
     task.payload = payload
@@ -126,7 +126,7 @@ class EnqueueStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AttemptInfo:
-    """An unsuccessful attempt at a task. Times are aware."""
+    """An unsuccessful attempt at a task. Times are aware datetimes."""
 
     started_at: datetime | None
     """Start of the attempt; None if the worker crashed."""
@@ -149,12 +149,12 @@ class TaskProgress:
     """The amount of which `done` is a part; None if not reported."""
     note: str
     at: datetime
-    """Time of the report; that attempt may be over."""
+    """Time of the report; the attempt that reported may have ended."""
 
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """A task as Redis has it, at the time of the query. Times are aware; None is "never" or "not set"."""
+    """A task in Redis, as the query found it. Times are aware; None is "never" or "not set"."""
 
     id: str
     queue: str
@@ -180,15 +180,15 @@ class TaskInfo:
     server_id: str = ""
     """The server that runs an active task; empty for a Go server, which does not store it."""
     crashes: int = 0
-    """Number of worker crashes during this task since an attempt last ended by itself."""
+    """Number of worker crashes while this task ran, since the last attempt that ended without a crash."""
     traceback: str = field(default="", repr=False)
-    """Traceback of the last failure; empty for one in Go."""
+    """Traceback of the last failure; empty if it happened in a Go server."""
     attempts: tuple[AttemptInfo, ...] = ()
     """The newest ten unsuccessful attempts, oldest first; empty in lists. Go servers record none."""
     progress: TaskProgress | None = None
     """The handler's last report, in this attempt or an earlier one."""
     in_state_since: datetime | None = None
-    """Time at which the task became pending, archived or completed, last failed (retry), or joined its group.
+    """Time since which the task is pending, archived, completed, in retry, or in its group.
 
     None in other states.
     """
@@ -210,7 +210,7 @@ class TaskInfo:
 
 
 class TaskEnd(enum.StrEnum):
-    """End of a task, as far as Redis shows."""
+    """How a task ended, as far as Redis shows."""
 
     COMPLETED = "completed"
     """The task succeeded and is kept until its retention ends."""
@@ -238,14 +238,14 @@ class FinishedTask:
 
 @dataclass(frozen=True, slots=True)
 class EnqueueResult:
-    """Result of one task of an `enqueue_many`, in the order of the input; truthy if its payload will run."""
+    """Result of one task of an `enqueue_many`; truthy if the task's payload will run."""
 
     status: EnqueueStatus
     task_id: str | None
     """Id of the task; for `EXISTING` and `REPLACED`, of the task that holds the lock."""
     queue: str | None
     error: PyasynqError | None = None
-    """Why it was not enqueued, or is not `durable`; None for the outcomes of `on_duplicate`."""
+    """Why the task was not enqueued, or is not `durable`; None for the outcomes of `on_duplicate`."""
     holder: TaskInfo | None = None
     """The task that holds the lock, for `EXISTING` and `REPLACED`; otherwise None."""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskTypeInfo:
-    """Description of a task type by the last worker that began to serve it."""
+    """Description of a task type, published by the last worker that began to serve it."""
 
     type: str
     """Name of the type; with `is_prefix`, the prefix of the names of several types."""
@@ -32,7 +32,7 @@ class TaskTypeInfo:
     version: str = ""
     """Version of the application, as `App(version=...)` says."""
     is_prefix: bool = False
-    """Whether the handler serves all types that begin with this name: a pattern of a `Mux`."""
+    """Whether `type` is a prefix: the handler serves all types that begin with it (pattern of a `Mux`)."""
     seen: datetime | None = None
     """Time at which a worker last published the type; workers do so at their start and every hour."""
 
@@ -42,8 +42,8 @@ class ServedTypes:
     """Names of the task types that a server has handlers for; `in` tells whether a type is among them.
 
     Attributes:
-        names: whole names.
-        prefixes: beginnings of names, of a server with a `Mux`.
+        names: complete names.
+        prefixes: prefixes of names, from the patterns of a `Mux`.
     """
 
     names: frozenset[str] = frozenset()
@@ -57,7 +57,7 @@ class ServedTypes:
 
 
 def prefer_types(declared: Iterable[TaskTypeInfo], published: Iterable[TaskTypeInfo]) -> list[TaskTypeInfo]:
-    """Return the declared types and all further published ones, by name.
+    """Return the declared types and all other published types, sorted by name.
 
     A declared type that is also published has the time at which it was last published.
     """
@@ -69,7 +69,7 @@ def prefer_types(declared: Iterable[TaskTypeInfo], published: Iterable[TaskTypeI
 
 
 def served_types(described: Iterable[TaskTypeInfo]) -> ServedTypes:
-    """Return the names of the task types in these descriptions."""
+    """Return the served task types, from their descriptions."""
     described = list(described)
     return ServedTypes(
         frozenset(one.type for one in described if not one.is_prefix),

@@ -16,7 +16,7 @@ ATTEMPT_SECONDS: Final = (
     *(1.0, 2.0, 5.0, 10.0, 20.0, 30.0),
     *(60.0, 120.0, 300.0, 600.0, 1_200.0, 1_800.0, 2_700.0, 3_600.0),
 )
-"""Upper bounds in seconds of the buckets of all histograms of runs and waits; one more has no bound."""
+"""Upper bounds in seconds of the histogram buckets for runs and waits; one more bucket has no bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Histogram:
     """Histogram of attempt durations, or of the times for which tasks were pending before their attempts.
 
     Attributes:
-        counts: one number for each bound of `ATTEMPT_SECONDS`, and one for longer durations.
+        counts: one count for each bucket of `ATTEMPT_SECONDS`, and one for longer durations.
             A duration is in the first bucket whose bound it does not exceed.
         seconds: sum of the durations.
     """
@@ -38,9 +38,9 @@ class Histogram:
         return sum(self.counts)
 
     def quantile(self, share: float) -> float | None:
-        """Return the duration in seconds that this share of the durations does not exceed; None if empty.
+        """Return a quantile in seconds: `share` of the durations are at most this long. None if empty.
 
-        It is estimated as Prometheus does: within a bucket durations count as evenly spread. Durations above
+        It is estimated as in Prometheus, as if durations were spread evenly in a bucket. Durations above
         the last bound count as that bound.
         """
         rank = share * self.total
@@ -57,7 +57,7 @@ class Histogram:
         return ATTEMPT_SECONDS[-1]
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """Return each bound with how many durations do not exceed it; the last bound is infinity."""
+        """Return each bound with the number of durations up to it (cumulative); the last is infinity."""
         return list(zip((*ATTEMPT_SECONDS, math.inf), accumulate(self.counts), strict=True))
 
     def __add__(self, other: Histogram) -> Histogram:
@@ -78,7 +78,7 @@ class AttemptCounts:
         archived: attempts that failed for good, those of poison tasks included.
         snoozed: attempts that postponed their task (`Snooze`), which costs no retry.
         revoked: attempts that had their task deleted (`Cancel`, `RevokeTask`), without retry or archive.
-        timed_out: attempts that reached their timeout or deadline; they are among the failed ones too.
+        timed_out: attempts that reached their timeout or deadline; each also counts under its outcome.
         recovered: tasks that were put back because their worker crashed.
         poisoned: tasks that were archived because their workers crashed.
         run: durations of the attempts. At a step of one minute only their sum is kept, and all buckets are 0.
@@ -108,7 +108,7 @@ class AttemptCounts:
 
     @property
     def failure_ratio(self) -> float | None:
-        """Share of failures among the attempts that succeeded or failed; None if there is none."""
+        """Share of failures among the attempts that succeeded or failed; None without such attempts."""
         decided = self.succeeded + self.failed
         return self.failed / decided if decided else None
 
@@ -142,8 +142,8 @@ class SeriesPoint:
     """Point of a time series: the attempts that ended within one step.
 
     Attributes:
-        at: when the step begins; it lasts the series' `step`.
-        counts: counts of the step's attempts; the newest step may not be over yet.
+        at: start of the step, whose length is the `step` of the series.
+        counts: counts of the attempts that ended in the step; the newest step may not be over yet.
     """
 
     at: datetime
@@ -177,10 +177,10 @@ class Mark:
     """Mark of an event such as a deployment, drawn as a vertical line in each chart (annotation).
 
     Attributes:
-        id: names the mark.
-        at: when it happened, aware.
-        text: such as `deploy abc123`.
-        by: who set it; empty if that is not known.
+        id: id of the mark.
+        at: time of the event, aware.
+        text: label of the mark, such as `deploy abc123`.
+        by: user who set the mark; empty if unknown.
     """
 
     id: str

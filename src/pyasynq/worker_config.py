@@ -25,7 +25,7 @@ def _check_own_queues(_name: str, value: object) -> None:
 class WorkerConfig(ServerConfig):
     """Settings of `pyasynq worker`, for `App(..., worker=WorkerConfig(...))`. Durations as in `ServerConfig`.
 
-    Flags, environment variables and a file win over what is given here; see the page on settings.
+    Flags, environment variables and a configuration file override these values; see the page on settings.
 
     Raises:
         InvalidOptionError: at construction, for an invalid value.

@@ -1,4 +1,4 @@
-"""Client middleware for the blocking client: the same coroutine functions, run without an event loop."""
+"""Adapter of client middleware for the blocking client: it runs coroutine functions without an event loop."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class UnknownAnnotationError(ConfigurationError):
-    """An annotation names something that does not exist, or not yet."""
+    """An annotation uses a name that is not defined, or not defined yet (forward reference)."""
 
 
 class Declaration:
@@ -41,10 +41,10 @@ class Declaration:
 
     Args:
         function: the handler.
-        name: the task type, or None for one made of module and function name.
+        name: the task type; None makes the type from module and function name.
         rules: rules of this handler, such as `retry_delay`.
         middleware: middleware around this handler alone, the first one outermost.
-        codecs: converters of types that the app has given codecs.
+        codecs: the app's converters to and from JSON, by class.
 
     Raises:
         ConfigurationError: for a function that cannot be a handler; the message says why.
@@ -76,7 +76,7 @@ class Declaration:
 
     @property
     def owner(self) -> str:
-        """Name of the handler in errors."""
+        """Name of the handler for error messages."""
         return f"task {self.type!r}"
 
     @property
@@ -134,7 +134,7 @@ class Declaration:
 
 
 class TypedCall(Task, Generic[_P, _R]):
-    """A `Task` made by a typed task (`deliver.task(...)`), which can decode its arguments.
+    """A `Task` made by a typed task (`deliver.task(...)`); it can decode its arguments.
 
     Aggregators and middleware of a typed task get its tasks in this form.
     """
@@ -152,7 +152,7 @@ class TypedCall(Task, Generic[_P, _R]):
         return self._declaration.arguments.decode(self.payload or b"")
 
     def apply(self, function: Callable[_P, _T]) -> _T:
-        """Call a function with the arguments, whose types type checkers know, and return its result.
+        """Call a function with the decoded arguments, and return its result. Type checkers check the types.
 
         `call.apply(lambda user_id, template: template)`. The function has the parameters of the handler, with
         defaults where the handler has them. Dependencies are not passed.
@@ -173,7 +173,7 @@ class TypedCall(Task, Generic[_P, _R]):
 
 
 def make_typed_call(declaration: Declaration, payload: bytes | None, options: EnqueueOptions) -> Any:
-    """Make a `TypedCall` from checked values, or from stored ones, without checks."""
+    """Make a `TypedCall` without checks, from checked or stored values."""
     call: TypedCall[..., Any] = TypedCall.__new__(TypedCall)
     call.type = declaration.type
     call.payload = payload

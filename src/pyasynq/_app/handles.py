@@ -1,4 +1,4 @@
-"""Handles of enqueued tasks: they wait for the end and read the result, in coroutines and threads."""
+"""Handles of enqueued tasks, which wait for the task's end and read its result, in coroutines and threads."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class TaskHandle(_Handle[_R_co]):
 
         Raises:
             WaitTimeoutError: the task has not ended in time.
-            ResultNotKeptError: the task has no retention, is gone after it, or wrote no result.
-            TaskFailedError: the task failed for good; the error's message is in it.
+            ResultNotKeptError: the task has no retention, its retention is over, or it wrote no result.
+            TaskFailedError: the task failed for good; the exception contains the error's message.
             TaskDeletedError: the task was deleted.
             TaskNotFoundError: there was no such task when the wait began.
             PayloadDecodingError: the result does not fit the handler's return annotation.
@@ -106,7 +106,7 @@ class TaskHandle(_Handle[_R_co]):
         """Return the task as Redis has it now; see `Inspector.task_info`.
 
         Raises:
-            TaskNotFoundError: when it is gone, also after a success without `retention`.
+            TaskNotFoundError: when the task is gone, for example after a success without `retention`.
         """
         return await self._inspector.task_info(self.queue, self.id)
 
@@ -115,7 +115,7 @@ class TaskHandle(_Handle[_R_co]):
         return (await self.info()).state
 
     async def progress(self) -> TaskProgress | None:
-        """Return what its handler reported last; None for nothing. Raises what `info` raises."""
+        """Return the last progress report of the handler, or None. Raises what `info` raises."""
         return (await self.info()).progress
 
     async def cancel(self, outcome: CancelOutcome = "retry", *, wait: Duration = 0.0) -> CancelResult:
@@ -124,7 +124,7 @@ class TaskHandle(_Handle[_R_co]):
         A task that is not running is left unchanged: `delete` removes it.
 
         Args:
-            outcome: what to do with the task.
+            outcome: what to do with the task when the attempt is cancelled.
             wait: how long to wait for the end of the attempt.
 
         Raises:
@@ -138,7 +138,7 @@ class TaskHandle(_Handle[_R_co]):
 
         Raises:
             TaskNotFoundError: when there is no such task.
-            TaskStateError: when it is active or on its way into an aggregate.
+            TaskStateError: when the task is active, or being aggregated.
         """
         await self._inspector.delete_task(self.queue, self.id)
 
@@ -147,7 +147,7 @@ class TaskHandle(_Handle[_R_co]):
 
         Raises:
             TaskNotFoundError: when there is no such task.
-            TaskStateError: when it is active, pending, or on its way into an aggregate.
+            TaskStateError: when the task is active, pending, or being aggregated.
         """
         await self._inspector.run_task(self.queue, self.id)
 
@@ -156,7 +156,7 @@ class TaskHandle(_Handle[_R_co]):
 
         Raises:
             TaskNotFoundError: when there is no such task.
-            TaskStateError: when it is in another state.
+            TaskStateError: when the task is in another state.
             InvalidOptionError: for a time without a zone.
         """
         await self._inspector.update_process_at(self.queue, self.id, process_at)
@@ -191,7 +191,7 @@ class BlockingTaskHandle(_Handle[_R_co]):
         return self.info().state
 
     def progress(self) -> TaskProgress | None:
-        """Return what its handler reported last; None for nothing."""
+        """Return the last progress report of the handler; None if there is none."""
         return self.info().progress
 
     def cancel(self, outcome: CancelOutcome = "retry", *, wait: Duration = 0.0) -> CancelResult:
@@ -204,7 +204,7 @@ class BlockingTaskHandle(_Handle[_R_co]):
         self._inspector.delete_task(self.queue, self.id)
 
     def run_now(self) -> None:
-        """Put the task at the end of its queue; see `TaskHandle.run_now`."""
+        """Make the task pending, at the end of its queue; see `TaskHandle.run_now`."""
         self._inspector.run_task(self.queue, self.id)
 
     def reschedule(self, process_at: datetime) -> None:
@@ -239,7 +239,7 @@ class _Enqueued:
 
 
 class EnqueuedTask(_Enqueued, TaskHandle[_R_co]):
-    """The handle of a call that has just been enqueued.
+    """Handle of a task that has just been enqueued.
 
     Attributes:
         enqueued: the task as it was written; `info()` returns it as it is now.
@@ -258,7 +258,7 @@ class EnqueuedTask(_Enqueued, TaskHandle[_R_co]):
 
 
 class BlockingEnqueuedTask(_Enqueued, BlockingTaskHandle[_R_co]):
-    """The handle of a call that has just been enqueued, for threads.
+    """Blocking handle of a task that has just been enqueued.
 
     Attributes:
         enqueued: the task as it was written; `info()` returns it as it is now.

@@ -31,7 +31,7 @@ _ELSEWHERE: Final = {
 
 
 def our_word(task: object, attribute: str) -> str:
-    """Return our replacement of another library's attribute, as the end of an error message; else empty."""
+    """Return a hint at our counterpart of another library's attribute, to append to an error; else empty."""
     remedy = _ELSEWHERE.get(attribute)
     name = vars(task).get("__name__") or "task"
     return f": {remedy.format(name=name)}" if remedy else ""

@@ -1,4 +1,4 @@
-"""Dependency injection: a provider is called once in each scope; at the scope's end its value is closed."""
+"""Dependency injection: each scope calls a provider once, and closes the provider's value at its end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Provider(NamedTuple):
     """An inspected provider function.
 
     Attributes:
-        function: what is called; it returns the value, an awaitable of it, or a context manager.
+        function: the provider; it returns the value, an awaitable of it, or a context manager.
         needs: the dependencies among its parameters, by name.
         context: names of the parameters that take the `TaskContext`.
         is_entered: whether it is a generator, or a context manager made of one, which is entered and left.
@@ -43,7 +43,7 @@ def find_dependencies(function: Callable[..., Any]) -> dict[str, Dependency]:
     """Return the parameters of a handler that are dependencies, by name.
 
     Raises:
-        ConfigurationError: for a provider that cannot be called, or that outlives what it depends on.
+        ConfigurationError: for a provider that cannot be called, or that outlives its own dependency.
     """
     parameters = inspect.signature(function).parameters.values()
     found = {one.name: one.default for one in parameters if isinstance(one.default, Dependency)}
@@ -106,7 +106,7 @@ def _takes_context(parameter: inspect.Parameter) -> bool:
 
 
 def _nothing() -> None:
-    """Stand for a missing replacement of a provider (null object); never called."""
+    """Do nothing: the default where a provider has no replacement (null object). Never called."""
 
 
 class Providers:
@@ -122,7 +122,7 @@ class Providers:
         self._worker: AsyncExitStack | None = None
         """Exit stack of the dependencies that live as long as the worker; None while no worker runs."""
         self._made: dict[Callable[..., Any], asyncio.Future[Any]] = {}
-        """Dependencies of the worker by provider, also those that are being made."""
+        """Dependencies of the worker by provider, including those that are being made."""
 
     def is_needed(self, function: Callable[..., Any], wanted: Iterable[Dependency]) -> bool:
         """Return whether any of these dependencies needs this provider function, directly or indirectly."""
@@ -145,7 +145,7 @@ class Providers:
 
     @asynccontextmanager
     async def for_attempt(self, wanted: Mapping[str, Dependency]) -> AsyncIterator[dict[str, Any]]:
-        """Make dependencies by name; at the end of the attempt, close its own in reverse order.
+        """Make dependencies by name. At the end of the attempt, close the attempt's own in reverse order.
 
         An error of the handler is thrown into generators and context managers that are providers.
         """
@@ -155,7 +155,7 @@ class Providers:
 
     @contextmanager
     def for_call(self, wanted: Mapping[str, Dependency]) -> Iterator[dict[str, Any]]:
-        """Make the dependencies of a plain handler that is called by hand.
+        """Make the dependencies of a plain handler that is called directly, not by a worker.
 
         Raises:
             ConfigurationError: for a provider that has to be awaited.
@@ -175,7 +175,7 @@ class Providers:
         return made[function]
 
     async def _get_shared(self, function: Callable[..., Any]) -> Any:
-        """Return a worker-wide dependency; concurrent attempts that need it wait for one creation."""
+        """Return a dependency of the whole worker; concurrent attempts wait until the first has made it."""
         assert self._worker is not None  # noqa: S101 - checked by the caller
         known = self._made.get(function)
         if known is not None:

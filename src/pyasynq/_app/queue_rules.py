@@ -15,7 +15,7 @@ _RATE_FIELDS = ("rate", "period", "burst")
 
 
 class QueueRules(NamedTuple):
-    """Limits that a task's declaration sets for its queue; None sets nothing."""
+    """Limits that a task's declaration sets for its queue; a field that is None sets no limit."""
 
     max_run: int | None = None
     rate: float | str | None = None
@@ -95,7 +95,7 @@ class DeclaredQueues:
         return self.limited({name: self._weights.get(name, 1) for name in names})
 
     def limited(self, queues: Mapping[str, int | Queue]) -> dict[str, int | Queue]:
-        """Return queues with weight and declared limits; one given as a `Queue` is returned unchanged."""
+        """Return queues with weight and declared limits; a value that is a `Queue` is returned unchanged."""
         return {
             name: Queue(priority=one, **self._fields[name])
             if not isinstance(one, Queue) and name in self._fields

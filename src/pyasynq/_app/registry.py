@@ -1,4 +1,4 @@
-"""The tasks that an app has declared, and how each of them is run."""
+"""Registry of the tasks that an app has declared, and of their routes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def check_undeclared(function: object) -> None:
-    """Raise `ConfigurationError` for a typed task: `@app.cron` below `@app.task` has declared it already."""
+    """Raise `ConfigurationError` for a function that a decorator has already made a typed task."""
     if isinstance(function, TypedTask):
         raise ConfigurationError(
             f"task {function.type!r} is declared already: write one @app.task(...), below @app.cron(...)"
@@ -37,13 +37,13 @@ def check_undeclared(function: object) -> None:
 
 
 class Registry:
-    """Declared tasks by type; makes each route once, when it is first asked for.
+    """Declared tasks by type. Each route is made once, at its first use.
 
     Attributes:
         tasks: the typed tasks by type, in the order of their declaration.
         providers: make the dependencies of handlers in this process.
-        aggregators: the functions that aggregate groups, by the groups' names.
-        codecs: converters of types that the app has given codecs, for tasks that are declared later.
+        aggregators: the functions that aggregate groups, by name or pattern of the groups.
+        codecs: the app's converters to and from JSON by class, for tasks that are declared later.
     """
 
     def __init__(self, middleware: Iterable[Middleware]) -> None:
@@ -100,7 +100,7 @@ class Registry:
         self._routes.clear()
 
     def use_for(self, declaration: Declaration, middleware: Middleware) -> None:
-        """Add middleware to a single task type, inside the middleware that it has."""
+        """Add middleware to a single task type, inside the middleware that it already has."""
         declaration.middleware = (*declaration.middleware, middleware)
         self._routes.pop(declaration.type, None)
 
@@ -127,7 +127,8 @@ class Registry:
     def route(self, task_type: str) -> Route | None:
         """Return the route of this task type.
 
-        Without a handler, return a route that raises inside the middleware; None without middleware.
+        If no handler has this type, return a route that raises inside the middleware, or None without
+        middleware.
         """
         route = self._routes.get(task_type)
         if route is None:
@@ -162,7 +163,7 @@ class Registry:
 
 
 class _FindRoute(Protocol):
-    """Type of `AppRouter.route`: its parameter has the name that the protocol `Router` asks for."""
+    """Protocol of `AppRouter.route`: its parameter has the name that the protocol `Router` prescribes."""
 
     def __call__(self, task_type: str) -> Route | None:
         """Return the route of a task type; None if there is none."""
@@ -199,5 +200,5 @@ class AppRouter:
         return self._registry.describe_types(self._version)
 
     def aggregators(self) -> Mapping[str, DeclaredAggregator]:
-        """Return the aggregators by the names of their groups."""
+        """Return the aggregators by name or pattern of their groups."""
         return self._registry.aggregators

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _Watch: TypeAlias = "Callable[[object], object]"
 
 watch_result: ContextVar[_Watch] = ContextVar("pyasynq.watch_result")
-"""Function that receives the return value of the handler in this context, unless it is None; for tests."""
+"""Function that gets the return value of the handler in this context, if that is not None; for tests."""
 
 
 def route_of(declaration: Declaration, providers: Providers, program: Program | None = None) -> Route:
@@ -35,7 +35,7 @@ def route_of(declaration: Declaration, providers: Providers, program: Program | 
     Args:
         declaration: the task.
         providers: make the dependencies of its handler.
-        program: the handler as child processes find it; None runs the handler in this process.
+        program: the handler as child processes import it; None runs the handler in this process.
     """
     here = _route_here(declaration, providers)
     if program is None:
@@ -70,7 +70,10 @@ def _coroutine_call(declaration: Declaration) -> Callable[[Task], Awaitable[Hand
 def _injected_call(
     declaration: Declaration, providers: Providers
 ) -> Callable[[Task], Awaitable[HandlerReturn]]:
-    """Return a call that makes the dependencies of each attempt; a plain handler still runs in a thread."""
+    """Return a function that runs the handler with dependencies made for each attempt.
+
+    A plain handler still runs in a thread.
+    """
     function, wanted = declaration.function, declaration.dependencies
     decode = declaration.arguments.decode
 
@@ -107,7 +110,7 @@ def _plain_call(declaration: Declaration) -> Callable[[Task], Awaitable[HandlerR
 
 
 async def _later_result(declaration: Declaration, result: object, watch: _Watch | None) -> HandlerReturn:
-    """Await the coroutine returned by a plain wrapper of a coroutine function; return its result."""
+    """Await the coroutine that a plain wrapper of a coroutine function has returned; return its result."""
     return _result(declaration, await await_fully(result), watch)
 
 

@@ -1,4 +1,4 @@
-"""Declared schedules of an app, and the scheduler that enqueues them periodically."""
+"""Declared schedules of an app, and the scheduler that enqueues their tasks periodically."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DeclaredSchedule:
 
     Attributes:
         make_task: function that makes the task. Arguments are checked only after all modules are imported.
-        options: options that the task will have.
+        options: options of the task.
     """
 
     spec: str
@@ -44,7 +44,7 @@ class DeclaredSchedule:
     misfire: Misfire
 
     def register(self, scheduler: Scheduler) -> None:
-        """Register the task with a scheduler. Raises what making the task raises."""
+        """Register the task with a scheduler. Raises what `make_task` raises."""
         scheduler.register(self.spec, self.make_task(), misfire=self.misfire)
 
 
@@ -83,7 +83,7 @@ def _check_schedule(spec: str, misfire: Misfire) -> None:
 
 
 class Scheduling(Sending):
-    """The schedules of an app, and the schedulers that fire them."""
+    """Methods of an app that declare schedules, and make and run its schedulers."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Scheduling(Sending):
 
     @property
     def has_schedules(self) -> bool:
-        """Whether anything was declared to be enqueued periodically."""
+        """Whether the app declares any schedule."""
         return bool(self._schedules)
 
     @property
@@ -148,8 +148,9 @@ class Scheduling(Sending):
 
         Args:
             spec: five fields, or `@every 1h30m`, `@daily` and so on; see `Scheduler.register`.
-            misfire: what to do about ticks that fell due while no scheduler ran: `skip`, `once` or `all`.
-            options: options of the scheduled tasks; they win over the options of the declaration.
+            misfire: what to do about ticks that fell due while no scheduler ran: `skip`, `once` (fire only
+                the last one) or `all`.
+            options: options of the scheduled tasks; they override the options of the declaration.
 
         Raises:
             CronError: for an expression that cannot be read.
@@ -184,7 +185,7 @@ class Scheduling(Sending):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """Names of the queues that the tasks go to."""
+        """Names of the queues that the declared and the scheduled tasks go to."""
         raise NotImplementedError
 
     def scheduler(self, *, forward: bool = False) -> Scheduler:
@@ -195,7 +196,7 @@ class Scheduling(Sending):
                 `SchedulerConfig(forward_queues=...)`.
 
         Raises:
-            ConfigurationError: when there is no Redis URL, or as `load` does.
+            ConfigurationError: when there is no Redis URL, or `load` raises it.
             ArgumentsError: for a handler that cannot be called without arguments.
         """
         from pyasynq.scheduler import Scheduler  # noqa: PLC0415 - programs that only enqueue start faster
@@ -221,6 +222,6 @@ class Scheduling(Sending):
             loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
 
         Raises:
-            ConfigurationError: when there is no Redis URL, or as `load` does.
+            ConfigurationError: when there is no Redis URL, or `load` raises it.
         """
         return self.scheduler(forward=forward).run_forever(loop_factory=loop_factory)

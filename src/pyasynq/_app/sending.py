@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 _C = TypeVar("_C", bound="ClientMiddleware")
 
 REDIS_URL_VARIABLE = "PYASYNQ_REDIS_URL"
-"""Environment variable with the URL of an app that was given none; read at the first connection."""
+"""Environment variable with the URL for apps without `url`; it is read at the first connection."""
 
 
 class Destination(Protocol):
-    """Interface to the test kit: opens clients with the Redis and clock of an app under test."""
+    """Interface to the test kit, which opens clients with the Redis and clock of an app under test."""
 
     url: str
     clock: Clock
@@ -82,7 +82,7 @@ class Sending:
 
     @property
     def url(self) -> str:
-        """The connection URL, password included; may be set until the app is first used.
+        """The connection URL, including the password. It may be set until the app is first used.
 
         While the app is under test, this is always the URL of the test's database.
 
@@ -109,7 +109,7 @@ class Sending:
 
     @contextmanager
     def _redirect(self, destination: Destination) -> Iterator[None]:
-        """Use another Redis and clock within the block. Earlier connections are closed."""
+        """Use another Redis and clock within a `with` block. Earlier connections are closed."""
         if self._destination is not None:
             raise ConfigurationError(f"{self!r} is in use by a test kit already; an app has one at a time")
         self._let_go()
@@ -132,7 +132,7 @@ class Sending:
 
     @property
     def address(self) -> str:
-        """Where Redis is, without the password."""
+        """Address of Redis, without the password."""
         return parse_redis_url(self.url).address
 
     def use_client(self, middleware: _C) -> _C:
@@ -177,7 +177,7 @@ class Sending:
     ) -> list[EnqueueResult]:
         """Enqueue any mix of tasks in chunks, and return a result for each; see `Client.enqueue_many`.
 
-        A caller that is cancelled may have enqueued some of them.
+        If the caller is cancelled, some tasks may already be enqueued.
 
         Raises:
             EnqueueManyError: tasks were refused or may be lost, unless `on_error` is `"return"`.
@@ -211,7 +211,7 @@ class Sending:
         return self._open_blocking().result(queue, task_id, timeout)
 
     def handle(self, task_id: str, queue: str = DEFAULT_QUEUE) -> TaskHandle[bytes | None]:
-        """Return the handle of a task of any type, whose result is the bytes that are stored.
+        """Return the handle of a task of any type; its result is the stored bytes, not decoded.
 
         Redis is not asked whether there is such a task. Typed tasks have their own `handle`.
 
@@ -254,7 +254,7 @@ class Sending:
         """Check that Redis answers (PING).
 
         Raises:
-            RedisError: when it cannot be reached within the time-out, or refuses.
+            RedisError: when Redis cannot be reached within the timeout, or refuses.
         """
         await self._open().ping()
 
@@ -263,7 +263,7 @@ class Sending:
         self._open_blocking().ping()
 
     async def close(self) -> None:
-        """Close the connections of this app, which may be used again afterwards, with new connections."""
+        """Close the connections of this app. If it is used afterwards, it opens new connections."""
         self.close_sync()
         client, self._client = self._client, None
         if client is not None:

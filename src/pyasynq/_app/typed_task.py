@@ -51,10 +51,10 @@ class TaskSender(Acting, Protocol):
     """Interface of the app through which typed tasks enqueue."""
 
     url: str
-    """Redis' URL; reading it raises `ConfigurationError` if none is configured."""
+    """URL of Redis; reading it raises `ConfigurationError` if none is configured."""
 
     def _lifetime(self) -> AbstractAsyncContextManager[Any]:
-        """Return the context manager that surrounds all tasks of a process."""
+        """Return the context manager of the lifespan that surrounds all tasks of a process."""
 
     @property
     def _providers(self) -> Providers:
@@ -89,7 +89,7 @@ class TaskSender(Acting, Protocol):
 
 
 class TypedTask(Generic[_P, _R]):
-    """A handler that can be enqueued by its own arguments, checked by type checkers and at run time.
+    """A handler that is enqueued with its own arguments, checked by type checkers and at run time.
 
     Made by `@app.task`. Calling it runs the handler directly, for tests. `_R` is the
     result: the handler's return type without control values such as `Snooze`.
@@ -114,7 +114,7 @@ class TypedTask(Generic[_P, _R]):
         """Return the JSON Schema (draft 2020-12) of the task's payload, for forms and for other languages.
 
         Raises:
-            ConfigurationError: for an annotation that names what its module does not define.
+            ConfigurationError: for an annotation with a name that its module does not define.
         """
         return self._declaration.arguments.schema(self.type, self._declaration.summary)
 
@@ -142,7 +142,7 @@ class TypedTask(Generic[_P, _R]):
         )
 
     def options(self, **options: Unpack[EnqueueOptions]) -> Self:
-        """Return a copy whose tasks have these options; they win over those of the declaration.
+        """Return a copy whose tasks have these options, which override the options of the declaration.
 
         Raises:
             UnknownOptionError: for a misspelt option.
@@ -152,11 +152,11 @@ class TypedTask(Generic[_P, _R]):
         return type(self)(self._sender, self._declaration, merge_options(self._options, options))
 
     def with_options(self, **options: Unpack[EnqueueOptions]) -> Self:
-        """Return a copy whose tasks also have these options: `options`, under the name that `Task` uses."""
+        """Return a copy whose tasks also have these options: an alias of `options`, named as in `Task`."""
         return self.options(**options)
 
     def with_headers(self, headers: Mapping[str, str] | None = None, /, **more: str) -> Self:
-        """Return a copy whose tasks have these headers besides those that they had.
+        """Return a copy whose tasks have these headers in addition to earlier ones.
 
         A header given here replaces an earlier one of the same name: `deliver.with_headers(tenant="acme")`,
         or a mapping for names that are not identifiers.
@@ -178,7 +178,7 @@ class TypedTask(Generic[_P, _R]):
         return call
 
     def read_call(self, task: Task) -> TypedCall[_P, _R]:
-        """Return a task of this type as a call with typed arguments, for middleware of many types.
+        """Return a task of this type as a call with typed arguments, for middleware that gets many types.
 
         Raises:
             ConfigurationError: for a task of another type.
@@ -227,11 +227,11 @@ class TypedTask(Generic[_P, _R]):
     ]:
         """Declare a function that makes one task of the calls of a group: `@record.aggregator("user:*")`.
 
-        As `App.aggregator`, with calls of this type instead of tasks. A group that also has tasks of other
-        types stays as it is, with an error.
+        As `App.aggregator`, with calls of this type instead of tasks. If a group also has tasks of other
+        types, the aggregation fails with an error, and the group stays as it is.
 
         Args:
-            groups: a group's name, or the beginning of names and a `*`; without it all groups.
+            groups: a group's name, or a prefix of names followed by `*`; all groups by default.
             grace_period: instead of the server's `group_grace_period`.
             max_delay: instead of the server's `group_max_delay`.
             max_size: instead of the server's `group_max_size`.
@@ -266,7 +266,7 @@ class TypedTask(Generic[_P, _R]):
     def _convert_aggregator(
         self, function: Callable[[str, list[TypedCall[_P, _R]]], Task | Awaitable[Task | None] | None]
     ) -> GroupAggregator:
-        """Convert an aggregator of calls to one of plain tasks; a plain function still runs in a thread."""
+        """Make an aggregator of calls an aggregator of tasks; a plain function still runs in a thread."""
 
         @functools.wraps(function)
         def call(group: str, tasks: list[Task]) -> Task | Awaitable[Task | None] | None:
@@ -292,9 +292,9 @@ class TypedTask(Generic[_P, _R]):
             ArgumentsError: for arguments that the handler does not take.
             PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
             TaskIDConflictError: when a task with the given `task_id` exists.
-            DuplicateTaskError: when an equal `unique` task is unfinished, unless `on_duplicate` says
-                otherwise; then `handle.enqueued.enqueue_status` has the outcome of this call.
-            RedisError: when Redis cannot be reached within the time-out, or refuses.
+            DuplicateTaskError: when an equal `unique` task is unfinished. With another `on_duplicate`,
+                `handle.enqueued.enqueue_status` is the outcome of this call.
+            RedisError: when Redis cannot be reached within the timeout, or refuses.
         """
         info = await self._sender.enqueue(self._task(args, kwargs))
         return EnqueuedTask(self._sender, info, self._decode)
@@ -325,7 +325,7 @@ class TypedTask(Generic[_P, _R]):
         )
 
     def _program(self) -> Program | None:
-        """Return the program of child processes for tasks of this type; None if they run in the worker."""
+        """Return the handler as child processes import it; None if tasks of this type run in the worker."""
         if self._declaration.rules.executor is None:
             return None
         declaration = self._declaration
@@ -350,7 +350,7 @@ class TypedTask(Generic[_P, _R]):
         return route_of(self._declaration, self._providers)
 
     def __pyasynq_lifespan__(self) -> tuple[object, AbstractAsyncContextManager[Any]]:
-        """Return the app, and a new lifespan of it."""
+        """Return the app, and a new context manager of its lifespan."""
         return self._sender, self._sender._lifetime()  # noqa: SLF001 - of the app, which makes typed tasks
 
     @property
@@ -358,7 +358,7 @@ class TypedTask(Generic[_P, _R]):
         return self._sender._providers  # noqa: SLF001 - of the app, which makes typed tasks
 
     def _wanted(self, given: Mapping[str, object]) -> Mapping[str, Dependency]:
-        """Return the dependencies to inject into a direct call of the handler, which does not pass them."""
+        """Return the dependencies that a direct call of the handler does not pass; they are injected."""
         dependencies = self._declaration.dependencies
         return dependencies and {name: one for name, one in dependencies.items() if name not in given}
 
@@ -379,13 +379,13 @@ class TypedTask(Generic[_P, _R]):
     ) -> list[EnqueueResult]:
         """Enqueue many calls in chunks, and return a result for each.
 
-        A call is what `task(...)` makes, whose arguments type checkers know, or a mapping of arguments. One
-        whose arguments do not fit is `REFUSED`, with the error in its result; the others are sent. A
-        caller that is cancelled may have enqueued some.
+        A call is made by `task(...)`, which type checkers check, or it is a mapping of arguments. If its
+        arguments do not fit the handler, the result of the call is `REFUSED`, with the error; the other calls
+        are sent. If the caller is cancelled, some calls may already be enqueued.
 
         Raises:
             EnqueueManyError: calls were refused or may be lost, unless `on_error` is `"return"`.
-            ArgumentsError: for one mapping, or text, in the place of several calls.
+            ArgumentsError: if `calls` is a single mapping, or text.
         """
         _check_calls(self.type, calls)
         check_on_error(on_error)

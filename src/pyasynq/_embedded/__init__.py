@@ -1,4 +1,4 @@
-"""Implementation of the embedded server: finding, starting, sharing and ending it.
+"""Implementation of the embedded server: find, start, share and stop a Redis or Valkey process.
 
 Public: `pyasynq.embedded`.
 """

@@ -32,7 +32,9 @@ class EmbeddedURL(NamedTuple):
 
 
 def parse_embedded_url(url: str) -> EmbeddedURL:
-    """Parse `embedded://PATH[?port=N]`: a relative, absolute or `~` path, percent-encoded; none is in memory.
+    """Parse `embedded://PATH[?port=N]`. The path is percent-encoded; without it, the server is in memory.
+
+    The path may be relative or absolute, or begin with `~`.
 
     Raises:
         EmbeddedServerError: the URL is malformed.
@@ -83,7 +85,7 @@ def unix_url(socket_path: str) -> str:
 
 
 def runtime_folder() -> Path:
-    """Create (once) and check the folder of this user's sockets, which no other user can enter.
+    """Return the folder of this user's sockets; create it, or check that no other user can enter it.
 
     Raises:
         DataFolderError: the existing folder is accessible to others.
@@ -120,8 +122,8 @@ def check_private_folder(folder: Path) -> None:
 def socket_path(folder: Path) -> Path:
     """Return the path of the socket of a data folder's server; short even if the folder's path is long.
 
-    A folder that was deleted and created again has another inode and so another socket: the server of the
-    deleted one may still be about to remove its own.
+    A folder that was deleted and created again has another inode, and so another socket path. The server of
+    the deleted folder may still have to remove its own socket.
     """
     identity = b"%s %d" % (os.fsencode(folder), folder.stat().st_ino)
     return runtime_folder() / f"{hashlib.sha256(identity).hexdigest()[:16]}.sock"

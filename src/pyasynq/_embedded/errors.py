@@ -19,7 +19,7 @@ class ServerBinaryError(EmbeddedServerError):
 
 
 class DataFolderError(EmbeddedServerError):
-    """The data folder cannot be used: foreign, newer than this pyasynq, out of reach or held by another host.
+    """The data folder is unusable: not made by pyasynq, of a newer version, inaccessible, or held elsewhere.
 
     Attributes:
         folder: the data folder.
@@ -31,7 +31,7 @@ class DataFolderError(EmbeddedServerError):
 
 
 class ServerStartError(EmbeddedServerError):
-    """The server program was started and ended, or did not answer in time.
+    """The server program was started, but it ended or did not answer in time.
 
     Attributes:
         folder: the data folder.

@@ -1,8 +1,9 @@
 """The data folder and its file locks, by which unrelated processes share a server.
 
-Each user holds a shared lock on the marker file. The guardian waits for the exclusive one, which it gets when
-the last user is gone. The guardian itself holds an exclusive lock on the state file, the server one on the
-log. The kernel frees the locks of a dead process, so nothing has to be tidied up after a kill.
+Each process that uses the server holds a shared lock on the marker file. The guardian waits for the exclusive
+lock on this file, which it gets when the last user is gone. The guardian also holds an exclusive lock on the
+state file, and the server holds one on the log. The kernel frees the locks of a dead process, so nothing has
+to be cleaned up after a kill.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class DataFolder:
 
 
 def poll_pauses(seconds: float) -> Iterator[None]:
-    """Pace a polling loop: yield at once, then after growing sleeps of 2 to 50 ms, for *seconds* at most."""
+    """Pace a polling loop (back-off): yield at once, then after sleeps of 2 to 50 ms, for *seconds*."""
     deadline = time.monotonic() + seconds
     rest = 0.002
     yield
@@ -63,7 +64,7 @@ def poll_pauses(seconds: float) -> Iterator[None]:
 
 
 def try_lock(descriptor: int, kind: int) -> bool:
-    """Take a lock (`LOCK_SH` or `LOCK_EX`) on an open file unless it is held; return whether it was taken."""
+    """Try to take a lock (`LOCK_SH` or `LOCK_EX`) on an open file without waiting; return whether that worked."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -92,7 +93,7 @@ def is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def enter(folder: DataFolder, seconds: float) -> int:
-    """Become a user of the folder: create or check it, and take the shared lock of its marker file.
+    """Become a user of the folder: create or check the folder, and take the shared lock on its marker file.
 
     Return the file descriptor that holds the lock. Wait at most `seconds` for a server that is ending.
     """

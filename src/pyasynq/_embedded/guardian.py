@@ -1,8 +1,8 @@
 """The guardian: a small process that owns one embedded server and ends it after its last user.
 
-It is run as a script by an interpreter without site packages, to be small and quick to start, so it imports
-the standard library only. Its input is a JSON object on standard input; its answer is one on standard
-output, given when the server is ready or has failed.
+It runs as a script in an interpreter without site packages, so that it is small and starts quickly. Therefore
+it imports the standard library only. It reads a JSON object from standard input. When the server is ready or
+has failed, it answers with a JSON object on standard output.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class NotStartedError(Exception):
-    """The server did not become ready; the text describes what happened."""
+    """The server did not become ready; the message says why."""
 
 
 def _ask(socket_path: str, password: str | None, command: str) -> bytes:
@@ -64,7 +64,7 @@ def is_ready(socket_path: str, password: str | None) -> bool:
 
 
 def main() -> None:
-    """Run the guardian: leave the caller's process tree, read the options, wait for the server's end."""
+    """Run the guardian: read the options, leave the caller's process tree, and run the server to its end."""
     order = json.load(sys.stdin)
     # A grandchild of the caller need not be reaped by the caller.
     if os.fork():
@@ -93,7 +93,7 @@ class Guardian:
         fcntl.flock(os.open(Path(self._socket).parent, os.O_RDONLY), fcntl.LOCK_SH)
 
     def take_charge(self) -> bool:
-        """Become the one guardian of the folder; return False if there is one already."""
+        """Become the only guardian of the folder (lock); return False if there is one already."""
         try:
             fcntl.flock(self._state, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -101,7 +101,10 @@ class Guardian:
         return True
 
     def guard(self) -> None:
-        """Start the server, answer, and wait for its end: its last user leaves, or it ends by itself."""
+        """Start the server, answer the starting process, and wait until the server ends.
+
+        It ends when its last user leaves, or by itself.
+        """
         last = self._read_state()
         # The file may contain anything: a crash may have truncated it, and another program may have written
         # it.
@@ -138,7 +141,7 @@ class Guardian:
     def _claim_log(self, last: dict[str, Any]) -> int:
         """Open the log, lock it, and return its descriptor.
 
-        The server keeps the lock, because the log is its standard output: so there are never two servers.
+        The server inherits the lock, because the log is its standard output. So there are never two servers.
 
         A server that outlived its guardian, as is possible on macOS, is told to shut down.
         """
@@ -234,7 +237,10 @@ class Guardian:
 
 
 def _answer(message: dict[str, Any]) -> None:
-    """Answer the starting process, if it lives; close standard output and error, whose end it waits for."""
+    """Answer the process that started the guardian, if it is alive.
+
+    Then close standard output and error, because that process reads them to their end.
+    """
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(message))
         sys.stdout.flush()
@@ -244,7 +250,7 @@ def _answer(message: dict[str, Any]) -> None:
 
 
 def _end_with_parent() -> Callable[[], None]:
-    """Return a function for a child to run first, so that Linux terminates it when its parent is killed."""
+    """Return a function for a child to run first (`preexec_fn`): Linux then ends it when its parent dies."""
     prctl = ctypes.CDLL(None).prctl
     parent = os.getpid()
 

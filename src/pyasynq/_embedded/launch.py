@@ -1,4 +1,4 @@
-"""Joining the server of a data folder, or starting it: running a guardian and waiting for its answer."""
+"""Joining the server of a data folder, or starting it by a guardian process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DAMAGED_FILE = re.compile(r"reading the append only file ([^\s:]+):")
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A running server, as described by its guardian."""
+    """Description of a running server, which its guardian has written."""
 
     url: str = field(repr=False)
     socket: str
@@ -52,7 +52,9 @@ class StartOptions:
 
 
 def join_or_start(folder: DataFolder, options: StartOptions) -> RunningServer:
-    """Find the server of a folder, or start one. The caller holds the folder's shared lock, so it stays.
+    """Find the server of a folder, or start one.
+
+    The caller holds the shared lock of the folder, so the server does not end meanwhile.
 
     Raises:
         ServerBinaryError: there is no server program.
@@ -97,7 +99,7 @@ def _check_port(folder: DataFolder, running: RunningServer, wanted: int | None) 
 
 
 def _start(folder: DataFolder, options: StartOptions) -> RunningServer | None:
-    """Run a guardian and wait for its answer; None if another process has started the server meanwhile."""
+    """Start a guardian, and return the server that it reports; None if another guardian runs already."""
     binary = find_server_binary(options.binary)
     port = _free_port() if options.port == 0 else options.port
     order = _order(folder, binary, port=port, seconds=options.seconds)

@@ -1,4 +1,4 @@
-"""Testing of code that uses pyasynq: a real Redis, a stopped clock, and a worker that runs on request.
+"""Test kit for code that uses pyasynq: a real Redis, a clock that stands still, and a worker run on request.
 
     with testing.use(app) as kit:
         sign_up("ada@example.com")  # enqueues

@@ -45,7 +45,7 @@ class Assertions:
         *args: Any,
         **wanted: Any,
     ) -> list[Enqueued]:
-        """Return the waiting tasks that match the arguments of `assert_enqueued`; pending ones in order."""
+        """Return the waiting tasks that match the arguments of `assert_enqueued`; pending tasks in order."""
         what, tasks = self._make_filter(task, args, **wanted), self._list_waiting()
         return [one for one in tasks if not what.differences(one)]
 
@@ -57,14 +57,14 @@ class Assertions:
         count: int | None = None,
         **wanted: Any,
     ) -> Enqueued:
-        """Fail unless a matching task waits, and show the most similar ones; return the first.
+        """Return the first matching task that waits; fail if there is none, and show the most similar tasks.
 
         Args:
             task: a typed task, a type, a `Task`, or None for any.
             *args: arguments of the typed task's handler, by position.
             count: exact number of matching tasks; by default one or more.
             **wanted: arguments of the handler by name, `args=` for those that have the name of an option,
-                `payload=` (bytes, or JSON of which the given keys count), `queue=`, `state=`, `group=`,
+                `payload=` (bytes; or JSON, compared by the given keys), `queue=`, `state=`, `group=`,
                 `headers=`, `task_id=`, `max_retry=`, `process_at=` and `process_in=`.
 
         Raises:

@@ -35,11 +35,11 @@ class _Message:
 
 
 class RecordedContext:
-    """Recorder of the result and progress that a directly called handler writes to its context.
+    """Recorder of the result and progress that a handler, called directly, writes to its context.
 
     Attributes:
-        result: result that the handler has written; None before.
-        progress: last report of progress, as (done, total, note); None before.
+        result: result that the handler has written; None before that.
+        progress: last progress report as (done, total, note); None before the first.
     """
 
     def __init__(self, task: _RecordedTask, state: Any) -> None:
@@ -69,7 +69,7 @@ class RecordedContext:
         """Do nothing: a test has no metrics that could name the trace of an attempt (exemplar)."""
 
     def finish_from_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine that never waits, without an event loop; called by the context."""
+        """Run a coroutine that never suspends, without an event loop; called by the context."""
         try:
             work.send(None)
         except StopIteration as end:
@@ -81,7 +81,7 @@ class RecordedContext:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class _RecordedTask:
-    """Task of a recorded context, with the fields of an attempt that handlers read."""
+    """Task of a `RecordedContext`, with the fields of an attempt that handlers read."""
 
     queue: str
     id: str
@@ -113,8 +113,8 @@ def task_context(  # noqa: PLR0913 - what the context shows, each by its name
 ) -> Iterator[RecordedContext]:
     """Make `context()` work within a block, so that a handler can be called there as a plain function.
 
-    Redis, middleware and timeouts are not involved; `Kit.perform` has all of them. Threads of the block have
-    the context too if they are started by `asyncio.to_thread` or a similar function.
+    Redis, middleware and timeouts are not involved; `Kit.perform` has all of them. Threads started in the
+    block have the context too, if `asyncio.to_thread` or a similar function starts them.
 
     Args:
         type: value of `context().task_type`.

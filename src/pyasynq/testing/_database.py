@@ -36,7 +36,7 @@ class _SharedServer:
         self._taken: set[int] = set()
 
     def take(self) -> str:
-        """Reserve a database, and return its URL; `give_back` frees it. The first call starts the server."""
+        """Reserve a database until `give_back`, and return its URL. The first call starts the server."""
         with self._lock:
             if self._server is None or self._pid != os.getpid():
                 self._server, self._pid = EmbeddedServer().start(), os.getpid()
@@ -74,7 +74,7 @@ def stop_server() -> None:
 
 @contextmanager
 def database(url: str | None) -> Iterator[str]:
-    """Provide the URL of an empty database within the block; the end of the block empties the database.
+    """Provide the URL of an empty database within a `with` block, and flush the database at the block's end.
 
     Raises:
         EmbeddedServerError: when no server can be started.
@@ -131,7 +131,7 @@ def _name_worker_database(url: str) -> str:
 
 
 def with_database(url: str, number: int) -> str:
-    """Return a URL that names this database."""
+    """Return the URL with this database number."""
     if parse_redis_url(url).path is not None:
         return f"{url.partition('?')[0]}?{_parameters(url, f'db={number}')}"
     parts = urlsplit(url)

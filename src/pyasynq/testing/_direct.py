@@ -1,4 +1,4 @@
-"""Clients and drivers for tests: asyncio interfaces over blocking calls.
+"""Clients and drivers for tests: asyncio interfaces that make blocking calls to Redis.
 
 Blocking is acceptable, because the Redis of a test answers in microseconds. No connection belongs to an event
 loop, and calls happen in the order of the code.
@@ -37,7 +37,7 @@ _NOT_NOW: Final = ("process_at", "process_in", "group")
 
 
 class DirectDriver(AsyncDriver):
-    """Asyncio driver that runs its plans by a blocking driver. Its arguments are those of every driver."""
+    """Asyncio driver that runs its plans with a blocking driver. Its arguments are those of other drivers."""
 
     stays_open = False
 
@@ -88,10 +88,10 @@ class WaitRunner(Protocol):
 
 
 class QueuePlace:
-    """Redis URL and clock of an app under test, from which its clients are made.
+    """Redis URL and clock of an app under test; makes the clients of the app.
 
     Attributes:
-        runner: runs the worker while a client waits; None for no worker. Set by the kit, read by its
+        runner: runs the worker while a client waits; None if no worker runs then. Set by the kit, read by its
             clients.
     """
 
@@ -109,13 +109,13 @@ class QueuePlace:
         return DirectBlockingClient(self, **settings)
 
     def find_runner(self, timeout: Duration | None) -> WaitRunner | None:
-        """Return the runner of a wait; None for a timeout of 0, or if the worker already runs."""
+        """Return the runner for a wait; None with a timeout of 0, or if the worker already runs."""
         runner = self.runner
         return None if timeout == 0 or runner is None or runner.is_running else runner
 
 
 class DirectClient(Client):
-    """Asyncio client for tests, whose waits run the worker within `Kit.eager`."""
+    """Asyncio client for tests; in a block of `Kit.eager`, its waits run the worker."""
 
     def __init__(self, place: QueuePlace, **settings: Any) -> None:
         super().__init__(place.url, clock=place.clock, client_name=_CLIENT_NAME, **settings)
@@ -144,7 +144,7 @@ class DirectClient(Client):
 
 
 class DirectBlockingClient(sync.Client):
-    """Blocking client for tests, whose waits run the worker within `Kit.eager`."""
+    """Blocking client for tests; in a block of `Kit.eager`, its waits run the worker."""
 
     def __init__(self, place: QueuePlace, **settings: Any) -> None:
         super().__init__(place.url, clock=place.clock, client_name=_CLIENT_NAME, **settings)
@@ -170,7 +170,7 @@ class DirectBlockingClient(sync.Client):
 
 
 def make_immediate(task: Task) -> Task:
-    """Return a copy of a task without process time and group, which is pending as soon as it is enqueued."""
+    """Return a copy of a task without process time and group, so that it is pending once it is enqueued."""
     options = {name: value for name, value in task.options.items() if name not in _NOT_NOW}
     return Task(task.type, task.payload, **options)  # type: ignore[arg-type] # some of the options of a task
 
@@ -185,7 +185,7 @@ def put_in_front(driver: BlockingDriver, queue: str, task_id: str) -> None:
 def take_and_die(
     driver: BlockingDriver, queues: Iterable[str], limit: int, now: Instant
 ) -> list[tuple[str, str]]:
-    """Take up to `limit` tasks and abandon them, like a killed worker; return their types and ids."""
+    """Take up to `limit` tasks and abandon them, as a killed worker does; return their types and ids."""
     server = f"crashed-{uuid.uuid4()}"
     alone = RAN_ALONE if limit == 1 else ""
     taken: list[tuple[str, str]] = []

@@ -208,7 +208,7 @@ def _compare(name: str, wanted: object, found: object) -> Iterator[str]:
 
 
 def process_time(now: datetime, process_at: datetime | None, process_in: Duration | None) -> datetime | None:
-    """Return the wanted process time, from `process_at` or `process_in`, rounded up to whole seconds."""
+    """Return the expected process time, from `process_at` or `process_in`, rounded up to whole seconds."""
     if process_at is not None and process_in is not None:
         raise InvalidOptionError("process_at", process_at, "give process_at or process_in, not both")
     if process_in is not None:
@@ -222,7 +222,7 @@ def process_time(now: datetime, process_at: datetime | None, process_in: Duratio
 def complaint(wanted: TaskFilter, tasks: Sequence[Enqueued], headline: str, already: Iterable[str]) -> str:
     """Return the message of a failed assertion: the headline, and the most similar tasks.
 
-    `already` describes attempts that have run before.
+    `already` has descriptions of the attempts that have already run.
     """
     lines = [headline]
     near = sorted(

@@ -1,4 +1,4 @@
-"""Kit: an app on a test database, with a stopped clock and a worker that runs on request."""
+"""Test kit: an app on a test database, with a clock that stands still and a worker that runs on request."""
 
 from __future__ import annotations
 
@@ -161,11 +161,11 @@ class KitBase:
         return self.clock.now().to_datetime()
 
     def override(self, provider: Callable[..., Any], fake: Any) -> ExitStack:
-        """Replace a provider of dependencies until the kit ends, or for a `with` block.
+        """Replace a provider of dependencies (with a fake) until the kit ends, or for a `with` block.
 
         Args:
             provider: the function that `depends` was given.
-            fake: a function that is called instead, with dependencies of its own, or any other value.
+            fake: a function that is called instead and may have dependencies, or the value itself.
 
         Returns:
             a context manager that restores the provider at the end of a `with` block.
@@ -228,7 +228,7 @@ class KitBase:
     async def _working(
         self, recorder: Recorder, threads: HandlerThreads, config: ServerConfig, *, raises: bool
     ) -> AsyncIterator[HandWorker]:
-        """Run a worker within the app's lifespan, for the duration of a block."""
+        """Run a worker within the app's lifespan, for the duration of a `with` block."""
         if self._is_busy:
             raise ServerStateError(
                 "the kit's worker is running: a handler, or code that runs in parallel, cannot drain, "
@@ -301,8 +301,8 @@ class Kit(KitBase, Assertions):
             the attempts and other events of this call.
 
         Raises:
-            DrainTimeoutError: when it takes longer than the kit's patience.
-            EndlessDrainError: when the tasks do not come to an end.
+            DrainTimeoutError: when it takes longer than the `patience` of the kit.
+            EndlessDrainError: when tasks enqueue further tasks, or snooze, without end.
             Exception: with `raises`, the error of a handler.
         """
         return await self._until(self.clock.now(), HandlerThreads(), raises=raises)
@@ -349,11 +349,11 @@ class Kit(KitBase, Assertions):
         return run_blocking("advance", lambda threads: self._until(until, threads, raises=raises))
 
     async def advance_to(self, moment: datetime, *, raises: bool = True) -> Report:
-        """Let time pass until a moment; as `advance`. Raises `InvalidOptionError` for the past."""
+        """Let time pass until this time; as `advance`. Raises `InvalidOptionError` for a time in the past."""
         return await self._until(self._parse_moment(moment), HandlerThreads(), raises=raises)
 
     def advance_to_sync(self, moment: datetime, *, raises: bool = True) -> Report:
-        """Let time pass until a moment, blocking; as `advance`."""
+        """Let time pass until this time, blocking; as `advance_to`."""
         until = self._parse_moment(moment)
         return run_blocking("advance_to", lambda threads: self._until(until, threads, raises=raises))
 
@@ -406,13 +406,13 @@ class Kit(KitBase, Assertions):
     def crash_worker(self, tasks: int = 1, *, queue: str | None = None) -> list[str]:
         """Simulate a worker that takes up to this many tasks and crashes; return their ids.
 
-        35 seconds later `advance` recovers the tasks.
+        `advance` recovers (requeues) the tasks 35 seconds later.
         """
         queues = self._server_config.queues if queue is None else [queue]
         return [one for _, one in take_and_die(self._driver, queues, tasks, self.clock.now())]
 
     def add_scheduler(self, scheduler: Scheduler | PeriodicTaskManager) -> None:
-        """Also fire the ticks of a scheduler or periodic task manager, which must not be started itself.
+        """Also fire the ticks of a scheduler or periodic task manager. Do not start it yourself.
 
         Raises:
             ConfigurationError: when the scheduler was not made with the kit's clock.
@@ -426,7 +426,7 @@ class Kit(KitBase, Assertions):
         A wait for a task that has not ended runs all due tasks, as `drain` does. Then virtual time passes,
         with retries and schedules, until the task has ended or the timeout of the wait is over. Errors of
         handlers reach the waiting code as in production, as `TaskFailedError`; `attempts` has the details.
-        A wait without a timeout that nothing can end raises `ServerStateError`.
+        A wait without a timeout raises `ServerStateError` if no due work can end it.
         """
         before, self._place.runner = self._place.runner, self
         try:
@@ -440,7 +440,7 @@ class Kit(KitBase, Assertions):
         return self._is_busy
 
     async def run_until_ended(self, queue: str, task_id: str, timeout: Duration | None) -> None:
-        """Run due tasks, and let time pass, until a task has ended. Waits within `eager` call this.
+        """Run due tasks, and let virtual time pass, until a task has ended. Waits within `eager` call this.
 
         Raises:
             WaitTimeoutError: the task has not ended within this virtual time.
@@ -485,7 +485,7 @@ class Kit(KitBase, Assertions):
         raises: bool,
         is_done: Callable[[], bool] = lambda: False,
     ) -> Report:
-        """Run all tasks due up to a virtual time (None: no limit), or until `is_done`; report what ran."""
+        """Run all tasks due up to a virtual time (None: no limit), or until `is_done()`; return a report."""
         recorder = self._recorder()
         async with self._working(recorder, threads, self._server_config, raises=raises) as worker:
             worker.schedules = self._schedules
@@ -552,7 +552,7 @@ def use(
             The first pytest-xdist process uses this database, and the others use the databases after it.
         allow: URLs of other Redis servers that the code under test may connect to.
         patience: real seconds that one call of the kit may take.
-        with_scheduler: whether the schedules that the app declares are fired.
+        with_scheduler: whether to fire the schedules that the app declares.
 
     Raises:
         EmbeddedServerError: on entering, when no server can be started here.

@@ -1,4 +1,4 @@
-"""Recorder of attempts and events while a kit's worker runs, from the events of server and schedulers."""
+"""Recorder of the attempts and events of a kit's worker, fed by the events of server and schedulers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _NOTED: Final = (
 
 
 class Recorder:
-    """Record of one call of the kit.
+    """Recorder of what runs during one call of the kit.
 
     Attributes:
         attempts: attempts in the order in which they ended.
@@ -161,7 +161,7 @@ class Recorder:
 
 
 def _is_intended(event: TaskFinished) -> bool:
-    """Return whether a handler's error is a chosen outcome (such as `Snooze`), not a failure."""
+    """Return whether the event's error is a chosen outcome (such as `Snooze`), not a failure."""
     return event.error is None or event.outcome is Outcome.REVOKED or find_wish(event.error) is not None
 
 
@@ -192,11 +192,11 @@ class RecordedRouter:
         return self._router.routes()
 
     def types(self) -> Iterable[str]:
-        """Return the names that have handlers."""
+        """Return the task types that have handlers."""
         return self._router.types()
 
     def aggregators(self) -> Mapping[str, DeclaredAggregator]:
-        """Return the aggregators by the names of their groups."""
+        """Return the aggregators by name or pattern of their groups."""
         return self._router.aggregators() if isinstance(self._router, GroupRouter) else {}
 
     @property

@@ -59,7 +59,7 @@ class Report:
     Attributes:
         attempts: all attempts, including retries.
         events: other events: `TickFired`, `TasksAggregated`, `TaskRecovered` and so on, in order.
-        left: number of tasks still pending, by queue, because the queue is paused, limited or not served.
+        left: number of tasks that are still pending, by queue: the queue is paused, limited or not served.
     """
 
     attempts: tuple[Attempt[Any], ...]

@@ -81,16 +81,16 @@ class Schedules:
         return [timer.scheduler.events for timer in self._timers]
 
     def begin(self, driver: AsyncDriver, redis_time: RedisTime) -> None:
-        """Connect all schedulers to the driver and clock of a call of the kit."""
+        """Give all schedulers the driver and clock of one call of the kit."""
         for timer in self._timers:
             timer.begin(driver, redis_time)
 
     async def round(self) -> None:
-        """Fire the ticks that are due now, of all schedulers."""
+        """Fire the ticks of all schedulers that are due now."""
         for timer in self._timers:
             await timer.round()
 
     @property
     def next_due(self) -> float:
-        """Unix second of the next due tick or synchronization; infinity for none."""
+        """Unix time of the next due tick or synchronization, in seconds; infinity if there is none."""
         return min((timer.next_due for timer in self._timers), default=math.inf)

@@ -1,4 +1,4 @@
-"""Coroutines run from plain tests: the event loop gets a thread, plain handlers run in the test's thread.
+"""Coroutines for tests without an event loop: a thread runs the loop, the test's thread runs plain handlers.
 
 Database connections of Django, and many other objects, belong to the thread that made them. Plain handlers
 run in the thread of the test, which is blocked meanwhile, so they see the test's uncommitted changes.
@@ -51,7 +51,7 @@ class CallerThread(HandlerThreads):
             raise
 
     def serve(self) -> None:
-        """Run submitted jobs until `close`. Raises `KeyboardInterrupt` at the end if there was one."""
+        """Run submitted jobs until `close`. Raises `KeyboardInterrupt` at the end if Ctrl-C ended a job."""
         self._work()
         if self._interrupt is not None:
             raise self._interrupt
@@ -63,7 +63,7 @@ class CallerThread(HandlerThreads):
 
 
 def run_blocking(method: str, work: Callable[[CallerThread], Coroutine[Any, Any, _T]]) -> _T:
-    """Run a coroutine in a new event loop, and the plain functions that it submits in this thread.
+    """Run a coroutine in a new event loop; this thread runs the plain functions that it submits.
 
     Raises:
         ServerStateError: in a thread whose event loop runs.
@@ -96,7 +96,7 @@ def run_blocking(method: str, work: Callable[[CallerThread], Coroutine[Any, Any,
 
 
 class _Run(Generic[_T]):
-    """One coroutine that runs in its own thread."""
+    """A coroutine that runs in an event loop in its own thread."""
 
     def __init__(
         self, work: Callable[[CallerThread], Coroutine[Any, Any, _T]], threads: CallerThread

@@ -45,7 +45,7 @@ class VirtualClock:
         return self._now
 
     def monotonic(self) -> float:
-        """Return virtual monotonic seconds: those since the start, plus 1,000."""
+        """Return virtual monotonic seconds: the seconds since the start, plus 1,000."""
         return 1_000.0 + self._now.seconds - self._start + self._now.microseconds / 1_000_000
 
     def after(self, seconds: int) -> Instant:
@@ -88,7 +88,7 @@ def whole_seconds(duration: timedelta | None, **units: float) -> int:
     """Return a duration, given as `timedelta` or as days, hours, minutes and seconds, in whole seconds.
 
     Raises:
-        InvalidOptionError: for a fraction of a second, for a negative time, and for both or neither.
+        InvalidOptionError: for a fraction of a second, for a negative duration, and for both forms or none.
     """
     given = {name: value for name, value in units.items() if value}
     if (duration is None) is (not given):
@@ -112,7 +112,7 @@ def whole_seconds(duration: timedelta | None, **units: float) -> int:
 
 
 def age_keys(driver: BlockingDriver, seconds: int) -> None:
-    """Shorten the time to live of every key with an expiry by this many seconds; overdue keys expire."""
+    """Shorten the time to live (TTL) of every key that has one by this many seconds; overdue keys expire."""
     # A scan may return a key twice, which must not age twice.
     found: dict[bytes, None] = {}
     cursor = b""
@@ -159,7 +159,7 @@ def require_results(results: Iterable[_T | Exception]) -> list[_T]:
 def make_due_plans(
     queues: Iterable[str], *, now: int, own_slack: int, foreign_slack: int
 ) -> list[Plan[int | None]]:
-    """Return plans, each of which returns the next Unix second at which a worker has work; None for never.
+    """Return plans; each returns the Unix second at which a worker next has work, or None for never.
 
     Work is a due task, an expired completed task, an expired lease, a stale aggregation, or the end of a
     pause.

@@ -1,4 +1,4 @@
-"""Worker of a kit: the parts of a `Server`, whose services run when the kit calls them, not by timers.
+"""Worker of a kit: the services of a `Server`, which run when the kit calls them, not by timers.
 
 The server's own code takes, runs, settles, forwards, recovers and aggregates tasks.
 """
@@ -54,11 +54,11 @@ _UP_FOR_LONG: Final = 1_000_000
 
 
 class HandWorker(Engine):
-    """A server and its schedulers, built but not started.
+    """A server and its schedulers, assembled but not started: the kit calls each service.
 
     Args:
         recorder: records attempts and events of one call of the kit.
-        threads: where plain handlers run.
+        threads: threads in which plain handlers run.
 
     Attributes:
         schedules: schedules of the kit's schedulers; None for none.
@@ -236,7 +236,7 @@ class HandWorker(Engine):
                 return
 
     async def next_due(self) -> Instant | None:
-        """Return the time of the next due work; None for never."""
+        """Return the instant at which work is due next; None if there is none."""
         now = self._clock.now().seconds
         plans = make_due_plans(
             self._config.queues,
@@ -264,7 +264,7 @@ class HandWorker(Engine):
                 self._intake.board.ask_again(queue)
 
     def _list_turns(self) -> list[Instant]:
-        """Return the times at which rate limited queues will allow their next task, to the microsecond."""
+        """Return the instants, exact to the microsecond, at which rate-limited queues allow their next task."""
         rests = [queue.state.look_at - self._clock.monotonic() for queue in self._held_by_rate()]
         return [self._clock.now().plus(max(rest, _MICROSECOND)) for rest in rests]
 
@@ -289,7 +289,7 @@ class HandWorker(Engine):
             driver.close()
 
     def time_passed(self) -> None:
-        """Cancel attempts whose deadlines have passed, after virtual time has moved. Thread-safe."""
+        """Request the cancellation of attempts whose deadlines have passed in virtual time. Thread-safe."""
         self.loop.call_soon_threadsafe(self._cut)
 
     async def close(self) -> None:
@@ -313,7 +313,7 @@ class HandWorker(Engine):
 
 
 class _Deaf:
-    """Null object for the key watcher: watches nothing, because no service waits for a wake-up."""
+    """Key watcher that watches nothing (null object), because no service waits for a wake-up."""
 
     async def arm(self, *keys: str) -> bool:
         del keys
