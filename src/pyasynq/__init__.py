@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from pyasynq import _lazy_exports
 
-# Not imported lazily, because the submodule `context` would hide the function; it needs the errors too.
+# Not imported lazily, because the submodule `context` would hide the function. It imports the errors anyway.
 from pyasynq.context import CancelReason, TaskContext, TaskFieldsFilter, context
 from pyasynq.errors import (
     ApiKeyNotFoundError,

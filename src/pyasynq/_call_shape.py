@@ -9,7 +9,7 @@ from pyasynq.errors import ConfigurationError
 
 
 def takes(function: object, arguments: int) -> bool:
-    """Return whether a callable takes this many positional arguments; True if unknown."""
+    """Return whether a callable takes this many positional arguments; True if its signature is unknown."""
     try:
         signature = inspect.signature(function)  # type: ignore[arg-type] # what is not callable raises
     except (TypeError, ValueError):

@@ -18,7 +18,7 @@ EXIT_OVERDUE: Final = 4
 EXIT_GAVE_UP: Final = 5
 """Exit code of a supervisor that gave up because its workers kept dying."""
 EXIT_ABORTED: Final = 130
-"""Exit code after Ctrl-C: the one that a shell reports for a program ended by INT."""
+"""Exit code after Ctrl-C: the code that a shell reports for a program ended by SIGINT."""
 
 EXIT_FAILED: Final = 1
 EXIT_NO_MATCH: Final = 3

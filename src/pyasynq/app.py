@@ -101,7 +101,7 @@ _RULES_OF_TYPES = (
 
 
 class App(Scheduling, Generic[_State_co]):
-    """Typed tasks, and all that is needed to enqueue and to run them.
+    """Application: declares typed tasks, enqueues them, and runs their workers and schedulers.
 
     An app is made once, at module level. It connects when it is first used, and belongs to no event loop:
     each loop and each process gets connections of its own.
@@ -254,7 +254,7 @@ class App(Scheduling, Generic[_State_co]):
 
         Raises:
             ConfigurationError: for a second task of the same type, an unnamed task in `__main__`, a
-                parameter that a payload cannot carry, or a queue that another task limits differently.
+                parameter whose type JSON cannot encode, or a queue that another task limits differently.
             UnknownOptionError, InvalidOptionError: for wrong options.
         """
         check_option_names(options, also=_RULES_OF_TYPES)
@@ -487,7 +487,7 @@ class App(Scheduling, Generic[_State_co]):
         """Import the modules that declare tasks, then resolve their annotations and compile their codecs.
 
         Raises:
-            ConfigurationError: for annotations that cannot be resolved or carried.
+            ConfigurationError: for annotations that cannot be resolved, or whose types JSON cannot encode.
             ImportError: for a module that does not exist.
         """
         for module in self.modules:

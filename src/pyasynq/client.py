@@ -56,8 +56,8 @@ class Client:
     event loop that uses it, so threads with a loop each may share it. The blocking one
     (`pyasynq.sync.Client`) may be shared by any number of threads. Signal handlers, destructors and log
     handlers may use it too; an exception that a signal handler raises during a call leaves the client usable.
-    After a fork, neither touches the sockets of the parent. Concurrent calls are batched, and may arrive in
-    any order. Close it, or use it as a context manager; a client that is never closed gives a
+    After a fork, neither client touches the sockets of the parent. Concurrent calls are batched, and may
+    arrive in any order. Close it, or use it as a context manager; a client that is never closed gives a
     `ResourceWarning`.
 
     Args:
@@ -237,8 +237,8 @@ class Client:
     def use(self, middleware: ClientMiddleware) -> ClientMiddleware:
         """Add middleware around every enqueue from now on; the middleware added first is the outermost.
 
-        `async def middleware(task, call_next)` returns `await call_next(task)`, possibly called with another
-        task: one with more headers or other options. The task carries the call's options as its own. Tasks
+        `async def middleware(task, call_next)` returns `await call_next(task)`. It may pass on another task,
+        such as a copy with more headers or other options. The options of the call are part of the task. Tasks
         of `enqueue_many` pass through it one by one; the blocking client then also sends them one by one.
 
         Returns:

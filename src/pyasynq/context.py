@@ -71,7 +71,7 @@ class MessageFacts(Protocol):
 
     @property
     def retention(self) -> int:
-        """Seconds for which a finished task is kept; 0 for not at all."""
+        """Seconds for which a succeeded task is kept; 0 if it is not kept."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -248,7 +248,7 @@ class TaskContext:
     def waited(self) -> float | None:
         """Seconds that the task was pending before this attempt; None if unknown.
 
-        It counts from when the task was due, not from the enqueue of a scheduled task.
+        For a scheduled task, the time counts from when the task was due, not from its enqueue.
         """
         return self._task.waited
 
@@ -308,7 +308,7 @@ class TaskContext:
 
         It does not wait, and may be called any number of times: the newest report is written, at most
         twice a second, and the last one together with the outcome, if the task is kept. While Redis is away
-        nothing is written; a task that this attempt does not own any more is left alone.
+        nothing is written. A task that this attempt does not own any more is not changed.
 
         Args:
             done: the amount done, not negative, in any unit.

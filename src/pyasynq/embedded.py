@@ -47,15 +47,15 @@ _LARGEST_PORT = 65535
 
 
 class EmbeddedServer:
-    """One user's share of an embedded server; use it as a context manager, or call `start` and `stop`.
+    """Handle of an embedded server, which processes share; a context manager, with `start` and `stop`.
 
     The server runs on Linux and macOS as the child of a small guardian process, in a session of its own, so
     Ctrl-C in a terminal does not reach it before its users have finished. It listens on a unix socket that
     only this user can reach. With *path*, it keeps its data there (append-only file, written to disk every
-    second), and every process that names the same folder shares it. Without, it keeps its data in memory for
-    this object alone; other processes reach it by its `url` as long as this process has not stopped it.
-    A share lasts until `stop` or the end of the process, for any reason. A forked child has the share too,
-    until it calls `stop` or ends. Objects are not thread-safe; any number of them may be made for one folder.
+    second), and every process that names the same folder shares it. Without *path*, the data is in memory, and
+    the server belongs to this object; other processes reach it by its `url` until this process stops it.
+    An object uses the server until `stop` or the end of its process, for any reason. A forked child uses it
+    too, until it calls `stop` or ends. Objects are not thread-safe; any number may be made for one folder.
     If the guardian itself is killed, Linux ends the server at once; on macOS, the next start on that folder
     ends it.
 
@@ -101,7 +101,7 @@ class EmbeddedServer:
         If this object was started before, check that the server answers, or restart it.
 
         Blocks, about a tenth of a second when it starts a server on an empty folder. An exception,
-        including KeyboardInterrupt, leaves no share.
+        including KeyboardInterrupt, releases the server again.
 
         Raises:
             ServerBinaryError: there is no server program, or it is too old.
@@ -129,7 +129,7 @@ class EmbeddedServer:
         return self
 
     def stop(self) -> None:
-        """Release the server; its last user waits until it has written its data and ended.
+        """Stop using the server. The last user waits until the server has written its data and ended.
 
         Raises:
             EmbeddedServerError: it has not ended within 15 seconds.

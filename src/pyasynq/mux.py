@@ -42,7 +42,7 @@ _AnyMiddleware = TypeVar("_AnyMiddleware", bound="Middleware")
 
 
 class Mux:
-    """Handlers by pattern: the exact type first, then the longest pattern that is a prefix of the type.
+    """Route table: handlers by pattern. The exact type wins, then the longest pattern that is its prefix.
 
     Handlers are coroutine functions, or plain functions, which run in threads. They return None, bytes or
     text. Bytes and text are kept as the task's result, if the task has a retention.

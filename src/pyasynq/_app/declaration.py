@@ -112,7 +112,7 @@ class Declaration:
         """Make the codecs, so that the first task does not wait for them.
 
         Raises:
-            ConfigurationError: for a parameter that a payload cannot carry, or an unknown annotation.
+            ConfigurationError: for a parameter whose type JSON cannot encode, or an unknown annotation.
         """
         _ = self._codecs
 

@@ -113,7 +113,7 @@ class Registry:
         """Compile declarations whose annotations used names that were not defined yet.
 
         Raises:
-            ConfigurationError: for an annotation that cannot be resolved or carried.
+            ConfigurationError: for an annotation that cannot be resolved, or whose type JSON cannot encode.
         """
         for declaration in self._declarations.values():
             declaration.compile()

@@ -221,7 +221,7 @@ class Sending:
         return TaskHandle(self, check_name("queue", queue), check_name("task_id", task_id), _as_stored)
 
     def handle_sync(self, task_id: str, queue: str = DEFAULT_QUEUE) -> BlockingTaskHandle[bytes | None]:
-        """Return a handle that waits by blocking its thread; otherwise as `handle`."""
+        """Return a blocking handle, for threads; otherwise as `handle`."""
         return BlockingTaskHandle(
             self, check_name("queue", queue), check_name("task_id", task_id), _as_stored
         )

@@ -167,11 +167,11 @@ class TypedTask(Generic[_P, _R]):
         return self.options(headers={**(headers or {}), **more})
 
     def task(self, *args: _P.args, **kwargs: _P.kwargs) -> TypedCall[_P, _R]:
-        """Return a `Task` of this call: for `enqueue_many`, schedulers and clients. Nothing is sent.
+        """Return a `Task` with these arguments, for `enqueue_many`, schedulers and clients. Nothing is sent.
 
         Raises:
             ArgumentsError: for arguments that the handler does not take.
-            PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
+            PayloadEncodingError: for an argument that JSON cannot encode; the message names the argument.
         """
         payload = self._declaration.arguments.encode(args, kwargs)
         call: TypedCall[_P, _R] = make_typed_call(self._declaration, payload, self._options.copy())
@@ -290,7 +290,7 @@ class TypedTask(Generic[_P, _R]):
 
         Raises:
             ArgumentsError: for arguments that the handler does not take.
-            PayloadEncodingError: for an argument that JSON cannot carry; it names the argument.
+            PayloadEncodingError: for an argument that JSON cannot encode; the message names the argument.
             TaskIDConflictError: when a task with the given `task_id` exists.
             DuplicateTaskError: when an equal `unique` task is unfinished. With another `on_duplicate`,
                 `handle.enqueued.enqueue_status` is the outcome of this call.
@@ -319,7 +319,7 @@ class TypedTask(Generic[_P, _R]):
         return TaskHandle(self._sender, self._queue(queue), check_name("task_id", task_id), self._decode)
 
     def handle_sync(self, task_id: str, *, queue: str | None = None) -> BlockingTaskHandle[_R]:
-        """Return a handle that waits by blocking its thread; otherwise as `handle`."""
+        """Return a blocking handle, for threads; otherwise as `handle`."""
         return BlockingTaskHandle(
             self._sender, self._queue(queue), check_name("task_id", task_id), self._decode
         )
@@ -343,7 +343,7 @@ class TypedTask(Generic[_P, _R]):
     def __pyasynq_route__(self, settings: Mapping[str, Any]) -> Route:
         """Return the route by which this child process runs the task.
 
-        Set the app's URL to the worker's, so that handlers enqueue to the same Redis.
+        Set the app's URL to the worker's URL, so that handlers enqueue to the same Redis.
         """
         if "url" in settings:
             self._sender.url = settings["url"]

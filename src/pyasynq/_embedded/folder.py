@@ -64,7 +64,7 @@ def poll_pauses(seconds: float) -> Iterator[None]:
 
 
 def try_lock(descriptor: int, kind: int) -> bool:
-    """Try to take a lock (`LOCK_SH` or `LOCK_EX`) on an open file without waiting; return whether that worked."""
+    """Take a lock (`LOCK_SH` or `LOCK_EX`) on an open file without waiting; return whether it was free."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -125,8 +125,8 @@ def leave(folder: DataFolder, descriptor: int, seconds: float) -> bool:
 
     Return False if they have not ended within `seconds`.
     """
-    # A lock belongs to the open file, which forked children share: closing leaves them theirs, unlocking
-    # would not. So a separate descriptor tests whether others are left.
+    # A lock (flock) belongs to the open file, which forked children share. Closing a descriptor keeps the
+    # lock for them; unlocking would not. So a separate descriptor tests whether other users are left.
     try:
         probe = os.open(folder.marker, os.O_RDWR)
         state = os.open(folder.state, os.O_RDWR | os.O_CREAT, 0o600)

@@ -229,7 +229,7 @@ class Guardian:
         os.pwrite(self._state, json.dumps(state).encode(), 0)
 
     def _remove_folder(self) -> None:
-        # Renamed first, so that a concurrent user finds either the folder with its locks or none.
+        # Renamed first, so that a concurrent user finds either the folder with its locks or no folder.
         folder = Path(self._order["folder"])
         gone = folder.with_name(folder.name.replace("memory-", "gone-"))
         with suppress(FileNotFoundError):

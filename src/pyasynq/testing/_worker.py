@@ -264,7 +264,7 @@ class HandWorker(Engine):
                 self._intake.board.ask_again(queue)
 
     def _list_turns(self) -> list[Instant]:
-        """Return the instants, exact to the microsecond, at which rate-limited queues allow their next task."""
+        """Return the instants (to the microsecond) at which rate-limited queues allow their next task."""
         rests = [queue.state.look_at - self._clock.monotonic() for queue in self._held_by_rate()]
         return [self._clock.now().plus(max(rest, _MICROSECOND)) for rest in rests]
 
