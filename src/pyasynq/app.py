@@ -343,8 +343,9 @@ class App(Scheduling, Generic[_State_co]):
     ) -> Any:
         """Declare a function that makes one task of the tasks of a group: `@app.aggregator`.
 
-        `(group, tasks) -> Task | None`, `async def` or `def` in a thread. It may return
-        a `deliver.task(...)`; the new task goes to the queue of the group. None leaves the tasks for later.
+        The function is `(group, tasks) -> Task | None`: an `async def`, or a `def`, which runs in a thread. The
+        task that it returns, such as `deliver.task(...)`, goes to the queue of the group. None leaves the tasks
+        for later.
 
         Args:
             groups: a group's name, or a prefix of names followed by `*`; all groups by default.

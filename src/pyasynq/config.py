@@ -274,7 +274,7 @@ class ServerConfig:
     )
     """Whether attempts are counted by queue and type, with run times and waits, for charts.
 
-    Statistics take at most 60 KiB for each type in a queue, and 4 MiB for a queue. They expire if it is idle.
+    Statistics take at most 60 KiB for each type in a queue, and 4 MiB for a queue. Idle queues lose them.
     """
     burst: bool = setting(
         False,
@@ -329,7 +329,10 @@ class SchedulerConfig:
     location: tzinfo | str = UTC
     """Time zone of cron expressions that name none, such as `"Europe/Berlin"`."""
     heartbeat_interval: Duration = 10.0
-    """Interval of the heartbeat that publishes the entries for dashboards; entries expire after two."""
+    """Interval of the heartbeat, which publishes the entries for dashboards.
+
+    The entries expire two intervals after the last heartbeat.
+    """
     pre_enqueue: PreEnqueue | None = None
     """Called with the task before a tick is fired, by each scheduler that tries."""
     post_enqueue: PostEnqueue | None = None

@@ -53,7 +53,7 @@ class Snooze(ControlFlow):
 class Retry(ControlFlow):
     """This attempt failed: try again.
 
-    The reason becomes the task's error. Without a reason, the cause does: `raise Retry() from error`.
+    The reason becomes the task's error. Without a reason, the cause becomes it: `raise Retry() from error`.
 
     Args:
         after: time until the next attempt, a `timedelta` or seconds, at most 36,500 days. None uses
@@ -118,7 +118,7 @@ class Cancel(ControlFlow):
 
 
 Control: TypeAlias = Snooze | Retry | Archive | Cancel | ControlFlow
-"""Control values that a handler may return besides its result; it names each class for type checkers."""
+"""Type of the control values that a handler may return. Type checkers need the name of each class."""
 
 
 def is_control(error: BaseException) -> bool:

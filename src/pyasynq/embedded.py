@@ -3,7 +3,7 @@
     with EmbeddedServer("./data") as server:
         ...  # server.url is a URL that redis-py and pyasynq accept
 
-Processes that name the same folder share one server. It ends when the last of them ends, even by a kill.
+Processes that name the same folder share one server. It ends with the last process, even if that is killed.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class EmbeddedServer:
     The server runs on Linux and macOS as the child of a small guardian process, in a session of its own, so
     Ctrl-C in a terminal does not reach it before its users have finished. It listens on a unix socket that
     only this user can reach. With *path*, it keeps its data there (append-only file, written to disk every
-    second), and every process that names the same folder shares it. Without *path*, the data is in memory, and
-    the server belongs to this object; other processes reach it by its `url` until this process stops it.
+    second), and every process that names the same folder shares it. Without *path*, the data is in memory,
+    and the server belongs to this object; other processes reach it by its `url` until this process stops it.
     An object uses the server until `stop` or the end of its process, for any reason. A forked child uses it
     too, until it calls `stop` or ends. Objects are not thread-safe; any number may be made for one folder.
     If the guardian itself is killed, Linux ends the server at once; on macOS, the next start on that folder
@@ -105,7 +105,8 @@ class EmbeddedServer:
 
         Raises:
             ServerBinaryError: there is no server program, or it is too old.
-            DataFolderError: the folder was not made by pyasynq, is of a newer version, or cannot be used.
+            DataFolderError: the folder was not made by pyasynq, was made by a newer version of it, or
+                cannot be used.
             ServerStartError: the server did not become ready; the error quotes its log.
             EmbeddedServerError: this is Windows, or the running server listens on another port.
         """

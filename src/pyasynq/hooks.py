@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     WorkerHook: TypeAlias = Callable[[], Awaitable[None] | None]
 
 HookKind: TypeAlias = Literal["error", "retry", "archived", "success"]
-"""Kind of a hook: the kind of an attempt's end after which the hook is called."""
+"""Kind of a hook: called for a failed attempt, for a retried or archived task, or for a success."""
 
 HOOK_SECONDS: Final = 5.0
 """Maximum seconds that one hook may run."""

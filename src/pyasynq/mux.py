@@ -125,7 +125,7 @@ class Mux:
             middleware: `async def m(task, call_next)`, which returns what `await call_next(task)` returned.
 
         Raises:
-            ConfigurationError: when one of the middleware is not a coroutine function.
+            ConfigurationError: for middleware that is not a coroutine function.
         """
         for one in middleware:
             check_middleware(one)

@@ -112,7 +112,7 @@ _Reader: TypeAlias = "Callable[[str, object], object]"
 _PROCESS_TIMES: Final = ("process_at", "process_in")
 _OF_UNIQUE_TASKS: Final = ("until", "unique_key", "on_duplicate")
 _NOT_AT_FRONT: Final = ("process_at", "process_in", "group", "on_conflict", "once_for", "on_finished")
-"""Options that cannot be combined with `front`, because they never put a task at the front of a queue."""
+"""Options that cannot be combined with `front`, because their scripts never put a task at the front."""
 _RULES: Final = frozenset({*_OF_UNIQUE_TASKS, "on_conflict", "once_for", "front"})
 _OF_ONE_TASK: Final = frozenset({*_PROCESS_TIMES, "deadline", "headers", "task_id", "unique_key"})
 """Options whose values differ from task to task, so that caching their parsed values is useless."""

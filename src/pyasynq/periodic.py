@@ -216,7 +216,7 @@ class PeriodicTaskManager(Runnable):
         return joining, refused
 
     def _pair(self, leaving: Iterable[str], joining: Iterable[ScheduleEntry]) -> dict[str, str]:
-        """Return the replaced entry of each new one, by id: the same expression, type and queue, in order."""
+        """Return the id of the old entry for each new entry with the same expression, type and queue."""
         free: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(deque)
         for entry in self.scheduler.find_entries(leaving):
             free[entry.spec, entry.task.type, entry.queue].append(entry.id)

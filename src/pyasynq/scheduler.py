@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pyasynq.task import Task
 
 _LEAST_STOP_SECONDS: Final = 1.0
-"""Grace period in seconds of each service in a shutdown, even if the time limit has passed."""
+"""Minimum seconds that a service gets to stop (grace period), even if the time of the shutdown is over."""
 
 
 class Scheduler(Runnable):
@@ -127,7 +127,7 @@ class Scheduler(Runnable):
 
         Args:
             spec: five fields, as in `*/5 * * * *`, or `@every 1h30m`, `@daily` and so on. A time zone may
-                comes first, as in `CRON_TZ=Europe/Berlin 0 9 * * *`.
+                come first, as in `CRON_TZ=Europe/Berlin 0 9 * * *`.
             task: a `Task`, or the type of one. A tick's task has the id `<entry>:<Unix time of the tick>`
                 unless `task_id` is given.
             payload: only with a type.

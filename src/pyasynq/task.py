@@ -36,7 +36,8 @@ class Task:
 
     Args:
         type: the task's type, such as `"email:deliver"`; not blank, at most 1,000 bytes.
-        payload: bytes for the handler. None is Go's nil. Only uniqueness locks tell it from empty bytes.
+        payload: bytes for the handler. None is Go's nil, which differs from empty bytes only in the
+            lock of a unique task.
         options: as in `EnqueueOptions`, including headers; values are checked when the task is enqueued.
 
     Raises:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def check_undeclared(function: object) -> None:
-    """Raise `ConfigurationError` for a function that a decorator has already made a typed task."""
+    """Raise `ConfigurationError` if the function is already a typed task, by another decorator."""
     if isinstance(function, TypedTask):
         raise ConfigurationError(
             f"task {function.type!r} is declared already: write one @app.task(...), below @app.cron(...)"
@@ -127,8 +127,8 @@ class Registry:
     def route(self, task_type: str) -> Route | None:
         """Return the route of this task type.
 
-        If no handler has this type, return a route that raises inside the middleware, or None without
-        middleware.
+        If no handler has this type, return a route that raises `HandlerNotFoundError` inside the middleware.
+        If there is no middleware either, return None.
         """
         route = self._routes.get(task_type)
         if route is None:
