@@ -1,4 +1,4 @@
-"""Checks of a callable's signature, made when it is declared, not when a task needs it."""
+"""Checks of a callable's signature at its declaration, so that errors appear before a task needs it."""
 
 from __future__ import annotations
 

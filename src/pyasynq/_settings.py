@@ -33,7 +33,7 @@ _NONE: Final = "none"
 
 
 class ValueKind(Protocol):
-    """Kind of values: checks them, parses them from text, and formats them."""
+    """Protocol of a kind of values: checks them, parses them from text, and formats them."""
 
     @property
     def metavar(self) -> str:
@@ -217,7 +217,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Switch(_Kind):
-    """True or False."""
+    """Booleans: True or False."""
 
     metavar: str = ""
 

@@ -343,9 +343,9 @@ class App(Scheduling, Generic[_State_co]):
     ) -> Any:
         """Declare a function that makes one task of the tasks of a group: `@app.aggregator`.
 
-        The function is `(group, tasks) -> Task | None`: an `async def`, or a `def`, which runs in a thread. The
-        task that it returns, such as `deliver.task(...)`, goes to the queue of the group. None leaves the tasks
-        for later.
+        The function is `(group, tasks) -> Task | None`: an `async def`, or a `def`, which runs in a thread.
+        The task that it returns, such as `deliver.task(...)`, goes to the queue of the group. None leaves the
+        tasks for later.
 
         Args:
             groups: a group's name, or a prefix of names followed by `*`; all groups by default.
@@ -423,7 +423,7 @@ class App(Scheduling, Generic[_State_co]):
     # Hooks.
 
     def on_error(self, hook: _Hook) -> _Hook:
-        """Call `async def hook(end: AttemptEnd)`, or a plain function, when an attempt has failed.
+        """Register a hook for failed attempts: `async def hook(end: AttemptEnd)`, or a plain function.
 
         Like the other hooks, it runs in the worker that decides the outcome, concurrently with other tasks,
         for at most 5 seconds. An exception from it is logged and changes nothing. See the page on hooks.
@@ -434,23 +434,23 @@ class App(Scheduling, Generic[_State_co]):
         return self._add_hook("error", hook, 1)
 
     def on_retry(self, hook: _Hook) -> _Hook:
-        """Call a hook when an attempt has failed and the task is tried again."""
+        """Register a hook that is called when an attempt has failed and the task is tried again."""
         return self._add_hook("retry", hook, 1)
 
     def on_archived(self, hook: _Hook) -> _Hook:
-        """Call a hook when a task has failed for good and was archived."""
+        """Register a hook that is called when a task has failed for good and was archived."""
         return self._add_hook("archived", hook, 1)
 
     def on_success(self, hook: _Hook) -> _Hook:
-        """Call a hook when a task has succeeded."""
+        """Register a hook that is called when a task has succeeded."""
         return self._add_hook("success", hook, 1)
 
     def on_worker_start(self, hook: _WorkerHook) -> _WorkerHook:
-        """Call `async def hook()`, or a plain function, in each worker process, before its first task."""
+        """Register `async def hook()`, or a plain function, to call in each worker before its first task."""
         return self._add_hook("start", hook, 0)
 
     def on_worker_stop(self, hook: _WorkerHook) -> _WorkerHook:
-        """Call a hook in each worker process after its last task."""
+        """Register a hook that is called in each worker process after its last task."""
         return self._add_hook("stop", hook, 0)
 
     def _add_hook(self, kind: str, hook: _H, arguments: int) -> _H:

@@ -51,7 +51,7 @@ _REPORT_SECONDS = 0.3
 
 
 class ServerState(enum.StrEnum):
-    """The stages of a server's life."""
+    """States in the life cycle of a server."""
 
     NEW = "new"
     ACTIVE = "active"

@@ -138,7 +138,7 @@ class AttemptInfo:
     outcome: str
     """Outcome of the attempt: `"retried"`, `"snoozed"`, `"archived"` or `"crashed"`."""
     error: str
-    """The beginning of its error, at most 200 bytes; empty for none."""
+    """The beginning of the attempt's error, at most 200 bytes; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class TaskProgress:
 
     done: float
     total: float | None
-    """The amount of which `done` is a part; None if not reported."""
+    """The total amount to do, in the unit of `done`; None if not reported."""
     note: str
     at: datetime
     """Time of the report; the attempt that reported may have ended."""
@@ -200,8 +200,8 @@ class TaskInfo:
     enqueue_status: EnqueueStatus = EnqueueStatus.ENQUEUED
     """Outcome of the call that returned this.
 
-    For `EXISTING` and `REPLACED` this description is of the task that holds the lock. For `IGNORED` it is of
-    the given task, which is not in Redis.
+    For `EXISTING` and `REPLACED` this description is of the task that holds the lock, or has the id
+    (`once_for`). For `IGNORED` it is of the given task, which is not in Redis.
     """
 
     @property
@@ -248,7 +248,7 @@ class EnqueueResult:
     error: PyasynqError | None = None
     """Why the task was not enqueued, or is not `durable`; None for the outcomes of `on_duplicate`."""
     holder: TaskInfo | None = None
-    """The task that holds the lock, for `EXISTING` and `REPLACED`; otherwise None."""
+    """For `EXISTING` and `REPLACED`, the task that holds the lock, or has the id (`once_for`); else None."""
 
     def __bool__(self) -> bool:
         return self.status in {EnqueueStatus.ENQUEUED, EnqueueStatus.REPLACED}

@@ -38,7 +38,7 @@ class DataFolder:
 
     @property
     def marker(self) -> Path:
-        """The file that marks the folder as ours; its lock counts the users."""
+        """The file that marks the folder as ours; each user of the server holds a shared lock on it."""
         return self.path / MARKER_NAME
 
     @property
@@ -48,7 +48,7 @@ class DataFolder:
 
     @property
     def log(self) -> Path:
-        """The server's output; its lock shows that a server is alive."""
+        """The file with the server's output; its lock shows that a server is alive."""
         return self.path / "server.log"
 
 

@@ -60,7 +60,7 @@ _ENDED = frozenset({TaskState.COMPLETED, TaskState.ARCHIVED})
 
 
 class KitBase:
-    """Life cycle of a kit, and its worker."""
+    """Base class of the kit: its life cycle and its worker."""
 
     def __init__(
         self,
