@@ -1,4 +1,4 @@
-"""redis-py clients as a source of connection settings; their own connections are never used."""
+"""redis-py clients as a source of connection settings; their own connections are never used.
 
 The host, login and TLS settings of a client become a URL, so that there is one form for settings.
 Its timeouts, retries and decoding are ignored.
