@@ -50,7 +50,7 @@ _WORTH_ANOTHER_TRY = (RedisUnavailableError, ReplyLostError, RedisOutOfMemoryErr
 _MOST_BREAKS: Final = 3
 """Number of times that writing a large task may break the connection before its aggregation fails.
 
-Only times at which Redis answers another call are counted.
+A broken connection is counted only if Redis then answers another call.
 """
 
 
@@ -61,7 +61,8 @@ class Aggregation:
         can_be_cut: whether a cancellation stops the aggregation; False if the function runs in a thread,
             and once Redis has been asked to end the set.
         called_at: monotonic time at which the function was called; None while it does not run.
-        thread_id: id of the thread that runs a plain function; written by it, read by the loop. 0 for none.
+        thread_id: id of the thread that runs a plain function; 0 for none. Written by that thread, read by
+            the loop.
     """
 
     def __init__(
@@ -87,19 +88,19 @@ class Aggregation:
         return self._aggregator
 
     def overdue_seconds(self, monotonic: float) -> float:
-        """Return for how many seconds the function is overdue; negative while it is in time."""
+        """Return the seconds since the function's time limit has passed; negative before that."""
         if self.called_at is None:
             return float("-inf")
         return monotonic - self.called_at - self._parts.settings.aggregation_timeout
 
     async def run(self) -> AggregationEnding | None:
-        """Aggregate the set; return how that ended, or None if no member could be decoded.
+        """Aggregate the set; return the ending of the aggregation, or None if no member could be decoded.
 
         Members that cannot be decoded are archived unchanged (quarantine).
 
         Raises:
             PyasynqError: when Redis refuses, or the aggregate task cannot be enqueued.
-            Exception: what the function raised. The set stays in each of these cases.
+            Exception: the error that the function raised. The set stays in Redis after any of these errors.
         """
         one = self._set
         members = await self._parts.driver.run(read_set(one))
@@ -192,7 +193,8 @@ class Aggregation:
         A short outage must not call the user's function twice.
 
         Raises:
-            PyasynqError: Redis refuses it, or for a large task also breaks the connection each time.
+            PyasynqError: when Redis refuses the task; for a large task, also when each write breaks the
+                connection.
         """
         parts, again, breaks, backoff = self._parts, False, 0, Backoff()
         while True:

@@ -112,7 +112,7 @@ class ConsumerSink:
 
     Used by the event loop only.
 
-    The attempts of `take` blocks are renewed until their holder settles them: at a deadline or a cancel
+    The leases of `take` blocks are renewed until the holder settles the attempts: at a deadline or a cancel
     request, the holder gets an error first. A leased attempt lasts as long as its lease, which the holder may
     extend. Its holder may be remote and never come back, so at a deadline or a cancel request a leased
     attempt is settled at once.
@@ -133,9 +133,9 @@ class ConsumerSink:
         self._alarms: dict[Attempt, asyncio.Future[None]] = {}
         self.taking = True
         self.give_back_at = math.inf
-        """Monotonic time from which unstarted attempts are put back: never, since all start when taken."""
+        """Infinity: no attempt is put back because it has not started, since each starts when it is taken."""
         self.held = SlotTable()
-        """The attempts that callers have and have not settled."""
+        """The attempts that callers were given and have not settled yet."""
         self.on_wanted: Callable[[Collection[str] | None], None] = lambda _: None
         """Called with the names of the wanted queues, None for all, when they change."""
         self.on_change: Callable[[], None] = lambda: None
@@ -271,7 +271,8 @@ class ConsumerSink:
             TaskTimeoutError: when the deadline had passed; the attempt was settled as timed out.
             TaskCanceledError: when cancellation was requested; the attempt was settled as the request says.
             LeaseExpiredError: when the attempt does not own the task any more; nothing was written.
-            AttemptSettledError: when the attempt was settled before; a leased one, with another verdict.
+            AttemptSettledError: when the attempt was settled before; for a leased attempt, only if it was
+                settled with another verdict.
             RedisError: when the consumer was closed before Redis confirmed the outcome.
         """
         if verdict is attempt.verdict and attempt.settled is not None:
@@ -315,9 +316,10 @@ class ConsumerSink:
         return [self._end(one, build_cause_ending(one)) for one in attempts if one.phase is Phase.RUNNING]
 
     def fail(self, attempt: Attempt, error: Exception) -> list[asyncio.Future[bool | Exception]]:
-        """Fail an unsettled attempt with an error, or as the cause of its cancellation says.
+        """Settle an attempt as failed with an error; do nothing if it has been settled.
 
-        Return a future of its confirmation in a list; an empty list for a settled attempt.
+        A cancelled attempt is settled by the cause of its cancellation instead. Return a list: a future that
+        is done when Redis has confirmed the outcome, or nothing if the attempt had been settled.
         """
         if attempt.phase is not Phase.RUNNING:
             return []

@@ -91,7 +91,7 @@ class ConsumerEngine(EngineCore):
         return attempts
 
     async def _clip(self, attempts: Sequence[Attempt]) -> None:
-        """Shorten leases to the deadlines of their attempts, which are known only from the messages."""
+        """Shorten each lease that would outlast its attempt's deadline, which only the message contains."""
         now = self._clock.monotonic()
         too_long: dict[tuple[str, int], list[Attempt]] = {}
         for attempt in attempts:
@@ -114,8 +114,8 @@ class ConsumerEngine(EngineCore):
 
         The first time, record that its holder lives: from then on a lapse counts as a crash.
 
-        Raises what `ConsumerSink.require_held` raises, and RedisError; then the lease ends as before, or
-        later.
+        Raises what `ConsumerSink.require_held` raises, and RedisError. After a RedisError the lease may have
+        its old end or the new one.
         """
         self.sink.require_held(attempt)
         if is_leased(attempt.token) and attempt not in self._alive:
@@ -130,7 +130,7 @@ class ConsumerEngine(EngineCore):
             await self._driver.run(renew_locks(attempt.queue, [lock], lease_seconds=seconds))
 
     async def _move_leases(self, attempts: Sequence[Attempt], seconds: int) -> None:
-        """Set leases of one queue to end this many seconds from now; mark the lost ones."""
+        """Set leases of one queue to end this many seconds from now; mark attempts with a lost lease."""
         asked_at = self._clock.monotonic()
         claims = [Claim(one.id, one.token, one.lease_score) for one in attempts]
         # A settle may overtake the reply, and must then know the new score in Redis.
@@ -151,9 +151,9 @@ class ConsumerEngine(EngineCore):
     ) -> Attempt | Verdict:
         """Return the attempt of a receipt, or the verdict that its holder gave before.
 
-        Without `confirm`, an attempt that runs here under the lease end of the receipt is returned without a
-        call to Redis. If another consumer has extended or settled it, a settle of the attempt raises
-        LeaseExpiredError.
+        Without `confirm`, Redis is not asked if the attempt runs in this consumer, and its lease ends at the
+        time in the receipt. If another consumer has extended or settled the attempt meanwhile, only settling
+        it here raises LeaseExpiredError.
 
         Raises:
             TaskTimeoutError: when its deadline has passed.
@@ -266,7 +266,7 @@ class ConsumerEngine(EngineCore):
 
 
 def _is_known_here(attempt: Attempt) -> bool:
-    """Return whether no other consumer can have moved the lease of an attempt or settled it."""
+    """Return whether no other consumer can have extended or settled this attempt."""
     if attempt.renewed:
         return True
     return attempt.phase is Phase.SETTLING and not isinstance(attempt.cause, LeaseExpiredError)

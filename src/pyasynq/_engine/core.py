@@ -1,6 +1,6 @@
 """Common base of all engines: connections, leases, settles, recovery, and the server's record.
 
-A server's engine adds the handlers, a consumer's engine the callers that take tasks themselves.
+The engine of a server adds handlers. The engine of a consumer adds callers, which take tasks themselves.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class EngineCore:
                 return
 
     async def _try_rights(self, queues: Sequence[str]) -> None:
-        """Run a read-only script on the keys of each queue, to find missing rights before the services do."""
+        """Run a read-only script on the keys of each queue, to find missing rights (ACL) at the start."""
         now = self._clock.redis_now()
         plans = [list_expired(queue, limit=1, now=now) for queue in queues]
         for result in await self._driver.run_batch(plans):
@@ -376,13 +376,13 @@ class EngineCore:
         )
 
     def _on_key_changed(self, key: str) -> None:
-        """Notify the forwarder and the intake that Redis has reported a change of this key."""
+        """Tell the forwarder and the intake that Redis reported a change of this key (client tracking)."""
         self._note_delayed(key)
         if self._intake.changed(key):
             self._processor.wake()
 
     def _watch_lost(self, key: str) -> None:
-        """Notify the forwarder and the intake that a report of a change of this key may be lost."""
+        """Tell the forwarder and the intake that Redis may not have reported a change of this key."""
         self._note_delayed(key)
         self._intake.watch_lost(key)
         self._processor.wake()
@@ -420,7 +420,7 @@ class EngineCore:
         self._beat_driver.close()
 
     def time_left(self) -> TimeLeft:
-        """Start the countdown of a shutdown that begins now; return what tells the seconds left."""
+        """Start the countdown of a shutdown; return a callable that returns the seconds left."""
         return TimeLeft(shutdown_limit(self._config) + self._settings.shutdown_margin)
 
     async def _stop_services(self, left: TimeLeft, *, keep: int = 0) -> None:

@@ -155,7 +155,7 @@ class Engine(EngineCore):
         return [attempt.message.type for attempt in self._runner.running] if hasattr(self, "_runner") else []
 
     def outcomes(self) -> Mapping[Outcome, int]:
-        """Return the number of attempts that ended in each way."""
+        """Return the number of ended attempts by outcome."""
         return self._parts.outcomes
 
     @property
@@ -215,7 +215,9 @@ class Engine(EngineCore):
             await asyncio.wait({asyncio.ensure_future(self._children.end_calls())}, timeout=left())
 
     async def give_back(self, left: TimeLeft) -> bool:
-        """Put back the tasks whose handlers still run, and stop all services; return whether there are any.
+        """Put back the tasks whose handlers still run, and stop all services.
+
+        Return whether any handler still runs.
 
         The process must end right after this call. A server inside another program cannot end the process: it
         abandons these tasks. They are recovered when their leases lapse, after the handlers or the program

@@ -31,7 +31,7 @@ class Parts:
     """Settings, clocks, and the structures that more than one service works on.
 
     Attributes:
-        outcomes: number of attempts that ended in each way. Written and read by the event loop alone.
+        outcomes: number of ended attempts by outcome. Written and read by the event loop alone.
         tally: counts attempts by queue and type; None if nothing wants these counts.
     """
 

@@ -66,8 +66,9 @@ def find_remote_failure(error: BaseException) -> RemoteFailure | None:
 def error_line(error: BaseException, limit: int = 2_048) -> str:
     """Return `TypeName: message [file.py:123]`, valid UTF-8 of at most `limit` bytes, as stored in Redis.
 
-    Where the message is too long, the place is kept. Errors that Go has too keep Go's text. Reported errors,
-    `Archive` and `Retry` are their text alone. A group names its first leaf.
+    A message that is too long is cut, and the file and line are kept. Errors that Asynq in Go has too get its
+    text. Reported errors, `Archive` and `Retry` are written as their message alone. The line of an exception
+    group also has the message of its first leaf error.
     """
     if isinstance(error, HandlerNotFoundError | TaskTimeoutError):
         return _cut(error.words, limit).decode()
@@ -75,7 +76,7 @@ def error_line(error: BaseException, limit: int = 2_048) -> str:
 
 
 def log_line(error: BaseException, limit: int = 2_048) -> str:
-    """Return `error_line`, with details that Go's texts do not have."""
+    """Return the line of `error_line` for a log, with details that the texts of Go's errors do not have."""
     if isinstance(error, (*_PLAIN, ControlFlow)):
         return _cut(format_text(error), limit).decode()
     line = _headline(error)
@@ -130,8 +131,8 @@ def _format(error: BaseException) -> str:
 def find_place(error: BaseException) -> str:
     """Return the innermost line of user code that raised an error, as in `tasks.py:12`; empty for none.
 
-    For an exception group, return the line of its first leaf error, if that has one. If a coroutine raises
-    StopIteration, Python replaces it by a `RuntimeError`; then return the line of the cause.
+    For an exception group, return the line of its first leaf error, if user code raised that error. If a
+    coroutine raises StopIteration, Python replaces it by a `RuntimeError`; then return the line of the cause.
     """
     leaf = _first_leaf(error)
     for one in (leaf, error, leaf.__cause__ or leaf):
@@ -153,7 +154,7 @@ def format_text(error: BaseException) -> str:
 def own_traceback(error: BaseException) -> TracebackType | None:
     """Return an error's traceback for a log, without frames of pyasynq around the user's.
 
-    None if the handler ran in another process, so that the traceback has no line of it.
+    None if the handler ran in another process, because then the traceback has no line of the handler.
     """
     if find_remote_failure(error) is not None or isinstance(error, ChildProcessDiedError):
         return None
@@ -167,8 +168,8 @@ def own_traceback(error: BaseException) -> TracebackType | None:
 def says_no_more_than_its_line(error: BaseException) -> bool:
     """Return whether a traceback of this error would only repeat its log line.
 
-    This is the case for `Retry` and its like, wherever they were raised, and for errors of pyasynq without a
-    line of user code, unless something else caused them.
+    This is the case for control-flow errors such as `Retry`, and for errors of pyasynq that no user code
+    raised. It is not the case for an error with notes, or with a cause whose traceback says more.
     """
     if isinstance(error, HandlerNotFoundError):
         return True

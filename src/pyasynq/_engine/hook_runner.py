@@ -41,7 +41,7 @@ class HookRunner:
 
     Attributes:
         threads: where plain hooks run.
-        on_failure: called with what a hook raises, after the log.
+        on_failure: called with the error that a hook raised, after it was logged.
     """
 
     def __init__(self, hooks: Hooks, events: Events) -> None:
@@ -61,7 +61,7 @@ class HookRunner:
             events.subscribe(MessageQuarantined, self._quarantined)
 
     def take(self, event: DeathEvent) -> None:
-        """Call the hooks for a dead worker's task that a supervisor has recovered."""
+        """Call the hooks for a task that a supervisor has recovered from a dead worker."""
         if isinstance(event, WorkerDied):
             self._died(event)
         else:
@@ -197,9 +197,9 @@ async def run_hook(
     threads: HandlerThreads,
     on_failure: Callable[[BaseException], object] | None = None,
 ) -> None:
-    """Call a hook, a coroutine function or a plain one, for 5 seconds at most; log what it raises.
+    """Call a hook, a coroutine function or a plain one, with a timeout of 5 seconds.
 
-    Then `on_failure` gets the error too.
+    An error of the hook is logged, then passed to `on_failure`.
     """
     limit = asyncio.timeout(HOOK_SECONDS)
     try:

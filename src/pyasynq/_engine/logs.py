@@ -163,7 +163,7 @@ def _on_types_not_published(event: happened.TypesNotPublished) -> None:
 
 
 def _types_text(types: Sequence[str]) -> str:
-    """Return `report:fetch, email:deliver (3)`: each type once, with its number."""
+    """Return a text such as `report:fetch, email:deliver (3)`: each type once, with its count."""
     most_common = Counter(types).most_common()
     shown = [visible(name) + (f" ({count:,})" if count > 1 else "") for name, count in most_common]
     more = len(shown) - _SHOWN_TYPES

@@ -46,7 +46,7 @@ class LoopWatch:
 
     @property
     def blocked_seconds(self) -> float:
-        """Seconds since the loop should have run; about zero while it does."""
+        """Seconds for which the event loop has been blocked; about zero while it runs."""
         if not self._deadlines.running:
             return 0.0
         since = self._deadlines.last_sweep + self._settings.sweep_interval

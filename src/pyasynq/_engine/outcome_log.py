@@ -44,7 +44,7 @@ def attach_outcome_log(events: Events) -> None:
 
 
 def totals_text(outcomes: Mapping[Outcome, int]) -> str:
-    """Return `1,203 succeeded, 4 retried`; empty if there were none."""
+    """Return the counts as text, such as `1,203 succeeded, 4 retried`; empty if no attempt has ended."""
     return ", ".join(f"{count:,} {_WORDS[outcome]}" for outcome, count in outcomes.items() if count)
 
 

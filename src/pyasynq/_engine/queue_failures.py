@@ -1,4 +1,4 @@
-"""Queues that a service failed on: each has its own back-off, and delays no other."""
+"""Back-off of a service for each queue: a queue that fails does not delay other queues."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class QueueFailures:
         return self.ready_among(queues)
 
     def get_rest(self, longest: float) -> float:
-        """Return the seconds until the next back-off ends, at most `longest`; ended ones do not count."""
+        """Return the seconds until the next back-off ends, at most `longest`. Ended back-offs are ignored."""
         if not self._until:
             return longest
         now = self._clock.monotonic()
@@ -62,9 +62,9 @@ class QueueFailures:
     def answers(
         self, queues: Sequence[str], results: Sequence[_R | Exception], *, others_work: bool = False
     ) -> list[tuple[str, _R]]:
-        """Return the results that are not errors, with their queues, whose back-offs end.
+        """Return the queues that answered without an error, with their results.
 
-        The back-off of each other queue starts.
+        The back-offs of these queues end. For each queue with an error, a back-off starts.
 
         Args:
             queues: the queues that were asked.
@@ -72,8 +72,8 @@ class QueueFailures:
             others_work: whether other queues, which were not asked, can be read.
 
         Raises:
-            Exception: the first error, if there are only errors and no others work: then the service itself
-                has failed.
+            Exception: the first error, if all results are errors and `others_work` is False: then the service
+                itself has failed.
         """
         well: list[tuple[str, _R]] = []
         failed: list[tuple[str, Exception]] = []

@@ -52,7 +52,7 @@ class ServerRecordBuilder:
         self.answer: ServerAnswer | None = None
         """The last request of an operator that was answered; written by the loop, read by the heartbeat."""
         self.blocked_seconds: Callable[[], float] = float
-        """Function that returns the seconds of a blocked event loop so far; set before the first record."""
+        """Function that returns how many seconds the loop has been blocked; set before the first record."""
         self.team = ""
         """Name of the team that runs the server; set before the first record."""
         self.version = ""

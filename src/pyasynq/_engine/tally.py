@@ -44,11 +44,11 @@ _PLACES: Final = {
 """Position of each outcome in a vector. Attempts that were put back or lost are not counted."""
 
 _ALL_MEASURED: Final = 100
-"""Number of successes of a type that are all measured between two calls of `take`; later ones are sampled."""
+"""Number of successes of a type between two calls of `take` after which only samples are measured."""
 _GAPS: Final = (23, 37, 29, 39)
-"""Distances between the successes that are measured beyond these; the mean is 32.
+"""Numbers of successes from one sample to the next, in turn; the mean is 32.
 
-They vary, so that a rhythm of the tasks does not decide which ones are measured.
+They vary, so that a regular pattern of short and long tasks does not distort the samples.
 """
 
 
@@ -68,12 +68,12 @@ class Measured(Protocol):
 class Cell:
     """Counts and duration histograms of the attempts of one queue and task type.
 
-    A measured success also counts for the unmeasured successes after it, so each histogram has as many
-    durations as attempts ended.
+    The duration of a measured success is also counted for the unmeasured successes after it. So the
+    histograms have as many durations as attempts ended.
 
     Attributes:
-        succeeded: how many attempts succeeded and keep nothing (fast path); counted by the runner.
-        measure_at: the number of the next one of these that is measured.
+        succeeded: number of attempts that succeeded and keep nothing (fast path); counted by the runner.
+        measure_at: value of `succeeded` at which the next success is measured.
     """
 
     __slots__ = ("_counted", "_gaps", "_run", "_vector", "_waited", "measure_at", "succeeded")
@@ -118,7 +118,7 @@ class Cell:
         return [round(number) for number in vector]
 
     def _fill(self, until: int) -> None:
-        """Add the duration that was measured last, for all successes since then."""
+        """Add the last measured durations to the histograms, once for each success up to number `until`."""
         successes = until - self._counted
         if successes:
             self._counted = until
@@ -192,9 +192,9 @@ class Tally:
 
 
 def fold_types(cells: Mapping[str, Cell]) -> TypeCounts:
-    """Return the vectors of a queue: of the 50 types with the most outcomes, and `_other` for the rest.
+    """Return the vectors of a queue by task type: the 50 types with the most outcomes, and `_other`.
 
-    Types with a long name, or without one, belong to the rest.
+    All other types are summed in `_other`, also types with a long or an empty name.
     """
     counts: TypeCounts = {}
     vectors = [(task_type, cell.finish()) for task_type, cell in cells.items()]

@@ -42,11 +42,11 @@ class ExecutorChild(asyncio.Protocol):
 
     It leads its own session and process group, which is killed as a whole, even when it has ended by itself.
     Processes that have left the group are found by the mark and killed too. When the worker dies, the kernel
-    closes its ends of a pipe and a socket. The end of either one kills the child's group.
+    closes the worker's ends of a pipe and a socket. Either of these kills the child's group.
 
     Attributes:
         ended: done when the process has ended, with its code; the number of a signal is negative.
-        on_end: called with the child at that time.
+        on_end: called with the child when its process has ended.
         tasks: number of tasks that were sent to the child.
         prepared: names of the handlers that it has prepared.
     """
@@ -243,7 +243,7 @@ class ExecutorChild(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Record the end of the messages, and kill the child: without its socket it cannot run tasks."""
+        """Note that the socket is closed, and kill the child: without its socket it cannot run tasks."""
         self._silent = True
         self.kill()
         self._check_over()
@@ -288,7 +288,10 @@ class ExecutorChild(asyncio.Protocol):
             write.add_done_callback(self._writes.discard)
 
     def _take_answer(self, frame: MessageFrame) -> None:
-        """Pass an answer to the caller; kill the child if it does not answer the last order itself."""
+        """Pass an answer to the caller.
+
+        Kill the child if the answer is to another order, or from another process, such as a fork.
+        """
         number, pid = frame.fields.pop("order"), frame.fields.pop("pid")
         if self._answer is None or self._answer.done() or (number, pid) != (self._orders, self.pid):
             # Another process may have written this answer, so later answers cannot be trusted either.

@@ -215,4 +215,4 @@ class HostedHome:
             self._reports.put({"task": hosted.number, "done": done, "total": total, "note": note})
 
     def report_trace(self, task: RunningTask, seconds: float, trace_id: str, span_id: str) -> None:
-        """Do nothing: the worker makes the spans, and counts."""
+        """Do nothing: the worker records trace spans and metrics itself."""

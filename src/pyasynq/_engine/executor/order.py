@@ -37,7 +37,7 @@ class Program:
         """Return the handler's name, `MODULE:FUNCTION`.
 
         Raises:
-            ConfigurationError: if it has none, or the name refers to something else.
+            ConfigurationError: if the handler has no such name, or the name refers to something else.
         """
         function = self.function
         module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
@@ -63,11 +63,14 @@ class Program:
 
 
 call_in_child: ContextVar[Callable[[Program, Task], Awaitable[Any]]] = ContextVar("pyasynq.call_in_child")
-"""Runs a task in a child process of the server whose handler runs here; unset if it has no children."""
+"""Function that runs a task in a child process of the server whose handler is running.
+
+Unset if that server has no child processes.
+"""
 
 
 def find_handler(reference: str) -> object:
-    """Import a module, and return its object that the reference names; raises errors of the import."""
+    """Import the module of a reference, and return the object of that name; raises the import's errors."""
     module, _, name = reference.partition(":")
     importlib.import_module(module)
     found = _look_up(module, name)

@@ -54,12 +54,12 @@ class Children:
         self._idle: list[ExecutorChild] = []
         self._busy: set[ExecutorChild] = set()
         self._spare_starts: list[asyncio.Task[ExecutorChild]] = []
-        """Starts of children whose attempts were cancelled meanwhile; the next attempt uses such a child."""
+        """Starts of children whose attempts were cancelled; the next attempt uses such a child."""
         self._tasks: set[asyncio.Task[Any]] = set()
         """The asyncio tasks that start or end children."""
         self._calls = SlotTable()
         self.on_killed: Callable[[Attempt, int], object] = lambda _attempt, _pid: None
-        """Called when a cancelled attempt did not end in time and its child, with this PID, was killed."""
+        """Called with a cancelled attempt that did not end in time, and the PID of its killed child."""
 
     async def call(self, program: Program, task: Task) -> HandlerReturn:
         """Run a task's handler in a child process, when one is free, and return its result.
@@ -87,7 +87,7 @@ class Children:
     async def _take(self) -> ExecutorChild:
         child = None
         while self._idle and child is None:
-            # The child used last: its data is in memory. A killed child may not have ended yet.
+            # Take the child that was used last: its data is in memory. A killed child may not have ended yet.
             last = self._idle.pop()
             child = last if last.is_usable else None
         if child is None:
@@ -132,7 +132,7 @@ class Children:
         return task
 
     async def _prepare(self, child: ExecutorChild, attempt: Attempt, program: Program) -> MessageFrame | None:
-        """Let a child prepare a handler; return its answer if that fails."""
+        """Let a child prepare a handler; return the child's answer if that fails, otherwise None."""
         reference = program.reference()
         if reference in child.prepared:
             return None

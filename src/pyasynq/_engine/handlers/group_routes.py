@@ -31,7 +31,7 @@ class DeclaredAggregator:
         pattern: pattern that matches the names of its groups; a `*` at the end matches any ending.
         call: takes a group's name and its tasks; returns a task or None, or an awaitable of it.
         plain: the call blocks, so it is made in a thread.
-        rule: for its groups, unless the server's configuration overrides it.
+        rule: limits of its groups, unless the server's configuration overrides them.
         max_payload: maximum size of the payload of its tasks in bytes; None for the server's setting.
     """
 
@@ -57,7 +57,7 @@ def declare_aggregator(
 
     Raises:
         InvalidOptionError: for a blank pattern.
-        ConfigurationError: if it is not a function.
+        ConfigurationError: if `function` cannot be called.
     """
     check_name("the name of a group", pattern)
     if not callable(function):
@@ -69,7 +69,10 @@ def declare_aggregator(
 
 
 class GroupPatterns(Generic[_T]):
-    """Table by group name: the exact name matches first, then the longest prefix, written with `*`."""
+    """Table of entries by group name, or by a prefix with `*`.
+
+    An exact name matches first, then the longest prefix.
+    """
 
     def __init__(self, table: Mapping[str, _T]) -> None:
         self._table = table
@@ -108,11 +111,11 @@ class GroupRoutes:
         return len(self._declared)
 
     def find(self, group: str) -> DeclaredAggregator | None:
-        """Return the aggregator of a group; None if the group is left to other servers."""
+        """Return the aggregator of a group; None if this server has none, and leaves the group to others."""
         return self._aggregators.find(group)
 
     def limits(self, group: str, aggregator: DeclaredAggregator) -> GroupLimits:
-        """Return the limits of a group: the configuration's rule first, then its aggregator's."""
+        """Return the limits of a group: from the configuration's rule for it, else from its aggregator's."""
         config, rules = self._config, (self._rules.find(group) or GroupRule(), aggregator.rule)
         return GroupLimits(
             _seconds(*(rule.grace_period for rule in rules), config.group_grace_period),

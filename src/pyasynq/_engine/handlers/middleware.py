@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def check_middleware(middleware: object) -> None:
-    """Raise `ConfigurationError` unless this is a coroutine function of a task and the next call."""
+    """Raise `ConfigurationError` unless this is a coroutine function that takes a task and `call_next`."""
     if not callable(middleware) or not is_coroutine_handler(middleware):
         raise ConfigurationError(
             f"middleware is `async def m(task, call_next)`, not {describe_value(type(middleware))}"
@@ -75,7 +75,7 @@ def _wrap(middleware: Middleware, call_next: AsyncHandler) -> AsyncHandler:
 def _raising(inner: _Call) -> AsyncHandler:
     async def call(task: Task) -> HandlerResult:
         result = await inner(task)
-        # None, the usual result, is tested inline: one more call for each task is measurable in a drain.
+        # None, the usual result, is tested inline: another function call costs measurable time.
         return None if result is None else _check_result(result)
 
     return call

@@ -82,7 +82,7 @@ class Route:
         call: takes the task; returns the result (bytes, text or None), a control value (Snooze, Retry,
             Archive or Cancel), or an awaitable of it.
         plain: the call blocks, so it is made in a thread.
-        rules: the handler's own.
+        rules: the rules that the handler was declared with.
         program: the handler as a child process finds it; None if `call` does not use a child process.
     """
 
@@ -207,7 +207,7 @@ def make_router(handler: RouterSource | Router | Handler) -> Router:
     """Return a router for the handler argument of a server.
 
     Raises:
-        ConfigurationError: if it neither has nor is a router, and is not callable.
+        ConfigurationError: if the handler is not a router, has no router, and cannot be called.
     """
     if isinstance(handler, RouterSource):
         return handler.__pyasynq_router__()
@@ -283,4 +283,4 @@ class Hosted(Protocol):
         """
 
     def __pyasynq_lifespan__(self) -> tuple[object, AbstractAsyncContextManager[Any]]:
-        """Return the owner of the lifespan it needs, and a new lifespan."""
+        """Return the app that owns the handler's lifespan, and a new context manager of that lifespan."""

@@ -1,4 +1,7 @@
-"""Lost leases of a consumer; not logged if the holder used another consumer to extend or settle."""
+"""Reports of a consumer's lost leases.
+
+A lease is not reported as lost if the holder has extended or settled the attempt through another consumer.
+"""
 
 from __future__ import annotations
 

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 UNKNOWN_SERVER = "unknown"
 _NO_SIGN = "its lease ended, and there was no sign of its worker"
 _CRASHES_BEFORE_BEGIN = 3
-"""Number of crashes at which a task that was only taken is archived, with a crash limit of 0 or 1."""
+"""Number of crashes at which a task whose handler never started is archived, at a crash limit of 0 or 1."""
 _LIMITS_WITHOUT_PROOF = 3
 """Multiple of a task's crash limit at which it is archived without proof that it causes the crashes."""
 _LIMITS_OF_LAPSES = 10
 """Multiple of a task's crash limit at which it is archived because its leases lapse without an extension.
 
-Leases lapse because of a bad network, too. A task that kills its worker at once lapses each time.
+Leases also lapse because of a bad network. If a task kills its worker at once, its lease lapses each time.
 """
 _CALL_BYTES = 512
 """Estimated size in bytes of the arguments for one task, without its message."""

@@ -39,9 +39,9 @@ class RenewalResult(NamedTuple):
 class Renewal:
     """Extends the leases of all attempts and finds the lost ones.
 
-    An attempt with a lapsed lease is renewed only while it waits to be settled: its handler has ended, so its
-    outcome may still be written if no worker has taken the task. An attempt whose holder renews its lease is
-    renewed here only in that state, too.
+    A lapsed lease is renewed only while the attempt waits to be settled: its handler has ended, so its
+    outcome may still be written if no worker has taken the task. A lease that its holder renews (a consumer's
+    `lease`) is also renewed here only while the attempt waits to be settled.
     """
 
     def __init__(

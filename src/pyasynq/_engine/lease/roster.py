@@ -15,7 +15,7 @@ class Roster:
     """All attempts of a server, from the dequeue reply until Redis has confirmed the settle.
 
     It is the source of deadlines, leases, attempts to cancel, and attempts that shutdown puts back. Only the
-    event loop writes it. Other threads take a `snapshot`, which is one step of the interpreter.
+    event loop writes it. Other threads take a `snapshot`, which is atomic.
 
     Args:
         queues: names of the queues of attempts; a live view, read at each search.
@@ -37,11 +37,11 @@ class Roster:
         self._attempts.update([((attempt.queue, attempt.id), attempt) for attempt in attempts])
 
     def remove(self, attempt: Attempt) -> None:
-        """Remove an attempt, unless its task has been taken again."""
+        """Remove an attempt, unless the roster has a newer attempt of its task."""
         self.remove_all((attempt,))
 
     def remove_all(self, attempts: Iterable[Attempt]) -> None:
-        """Remove attempts, except attempts whose tasks have been taken again."""
+        """Remove attempts, except where the roster has a newer attempt of the task."""
         entered = self._attempts
         for attempt in attempts:
             key = attempt.queue, attempt.id

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyasynq.errors import TaskTimeoutError
 
 LEASE_SCORE_MARGIN = 20
-"""Seconds added to the lease end that a claim names, as a margin.
+"""Safety margin in seconds: a claim names a lease end that is this much later than expected.
 
 It covers renewals in flight and a wrong estimate of Redis' time. It is less than the 30 seconds that Asynq
 servers wait after the end of a lease before they recover a task.
@@ -36,7 +36,7 @@ servers wait after the end of a lease before they recover a task.
 LARGE_BYTES: Final = 4_096
 """Size in bytes from which the payload of a settled attempt is dropped.
 
-Copying smaller ones costs more than it frees.
+Copying the other fields of a smaller message costs more than it frees.
 """
 
 LONGEST_NANOSECONDS: Final = 20
@@ -73,8 +73,8 @@ class Attempt:
         token: token of the dequeue call that took the task (fencing token); Redis stores it with the task.
         lease_until: monotonic time at which the lease ends, counted from before the call that asked for it.
             Written by the heartbeat's thread, or by the loop if the attempt is not renewed; read by both.
-        lease_score: latest Unix time that may have been requested as the end of the lease. Raised by
-            `expect_renewals` on the loop and in the heartbeat's thread, before each call that claims.
+        lease_score: latest Unix time that may have been requested as the end of the lease. Increased by
+            `expect_renewals`, on the loop and in the heartbeat's thread, before each call with a claim.
         lease_end: Unix time at which the lease ends in Redis, by its last reply. Written with `lease_until`,
             read by the loop.
         renewed: whether the heartbeat renews the lease; otherwise its holder may do it.
@@ -219,7 +219,7 @@ class Attempt:
     def waited(self) -> float | None:
         """Seconds from pending to the start of the handler; None if unknown, or before the start.
 
-        The producer's clock may be ahead of Redis' clock: then it is 0.
+        The result is 0 if the producer's clock was ahead of Redis' clock.
         """
         since = self.pending_since
         if since is None or not self.started_at:
@@ -287,10 +287,10 @@ class Attempt:
         return bool(deadline) and not 0 < timeout < deadline - self.started_at
 
     def drop_payload(self) -> None:
-        """Drop all of a large message that a context does not show, once the attempt is settled.
+        """Drop the payload of a settled attempt, and other fields that a context does not show.
 
-        A timer that a handler has cancelled stays in the event loop until its time, and keeps the context in
-        which it was made. With `asyncio.timeout(3600)` that is an hour.
+        This frees memory. A timer that a handler has cancelled stays in the event loop until its time, and
+        keeps the context in which it was made. With `asyncio.timeout(3600)` that is an hour.
         """
         # The task of a consumer's attempt may be read later.
         if self.settled is None:
@@ -309,7 +309,7 @@ class Attempt:
     def overdue_seconds(self, monotonic: float) -> float:
         """Return the seconds since the attempt should have ended; negative before that.
 
-        An attempt whose time ended before its handler could start should have ended at its start.
+        If the time ended before the handler could start, the seconds are counted from the start.
         """
         if self.phase is not RUNNING and self.phase is not ABANDONED:
             return -math.inf

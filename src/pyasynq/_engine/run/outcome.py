@@ -204,7 +204,8 @@ _STRONGEST_FIRST = (RevokeTask | control.Cancel, SkipRetry | control.Archive, co
 def find_wish(error: BaseException) -> _Wish | None:
     """Return the control-flow exception that an error is, was raised from, or contains (exception group).
 
-    None if there is none. The most final of several wins: revoke or cancel, archive, retry, snooze.
+    None if there is none. Of several, the first kind in this order is returned: revoke or cancel, archive,
+    retry, snooze.
     A group of a Snooze and any other error is an ordinary failure.
     """
     chain = list(_chain(error))
@@ -224,7 +225,7 @@ def _is_all_snooze(error: BaseException) -> bool:
 
 
 def find_cause(error: BaseException) -> BaseException:
-    """Return the error to report: for a `Retry`, the error that it was raised from or while handling."""
+    """Return the error to report: for a `Retry`, its cause (`raise ... from`) or its context, if any."""
     if not isinstance(error, control.Retry):
         return error
     hidden = None if error.__suppress_context__ else error.__context__
@@ -232,7 +233,10 @@ def find_cause(error: BaseException) -> BaseException:
 
 
 def reported_error(error: BaseException) -> BaseException:
-    """Return the error to show for a failure: a control value that has a reason, else the error's cause."""
+    """Return the error to show for a failure.
+
+    It is an `Archive`, or a `Retry` that has a reason; otherwise the result of `find_cause`.
+    """
     wish = find_wish(error)
     has_reason = isinstance(wish, control.Archive) or (isinstance(wish, control.Retry) and wish.reason)
     return wish if wish is not None and has_reason else find_cause(error)

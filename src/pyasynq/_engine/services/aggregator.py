@@ -170,7 +170,7 @@ class Aggregator(Service):
     def _forget_vanished(self, found: list[tuple[str, list[str]]]) -> None:
         """Drop the back-offs of groups that no longer exist.
 
-        A set in work or in a pause still has a group.
+        The group of a set that is being aggregated, or that failed and is in a pause, still exists.
         """
         listed = {queue for queue, _ in found}
         present = {(queue, group) for queue, groups in found for group in groups}
@@ -223,7 +223,7 @@ class Aggregator(Service):
     def _share_places(
         self, candidates: dict[str, DeclaredAggregator]
     ) -> Iterator[tuple[int, dict[str, DeclaredAggregator]]]:
-        """Yield how many slots are free for aggregators, each time with the groups that may take them.
+        """Yield pairs: a number of free slots, and the groups that may take them.
 
         The slots that all aggregators share come first. When none of these is free, each idle aggregator has
         one slot of its own.

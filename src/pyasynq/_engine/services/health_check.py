@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class HealthCheck(Service):
-    """Pings every `health_check_interval`; runs only if the configuration has a health check."""
+    """Pings Redis every `health_check_interval`; runs only if the configuration has a health check."""
 
     name = "health check"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyasynq.telemetry import AttemptCounts
 
 MEASURING_INTERVAL: Final = 1.0
-"""Seconds between two measurements; a killed worker loses at most this much."""
+"""Seconds between two measurements; a killed worker loses the counts of at most this long."""
 
 
 class Measurer(Service):

@@ -80,10 +80,11 @@ class _Wait:
 class NodeSenders:
     """Sends parcels to the nodes of a cluster in parallel. Used by the event loop only.
 
-    A round waits for all nodes that answer in their usual time, so that one order of queues holds for all. It
-    does not wait for a slower or failed node. The queues of such a node are skipped until it has answered, or
-    after a failure until its back-off ends. Meanwhile other queues may use the slots that its calls were to
-    fill. If its tasks arrive when no slot is left, they are put back to the front of their queue.
+    A round waits for all nodes that answer in their usual time, so that the queues of all nodes share slots
+    by their priorities. It does not wait for a slow or failed node. The queues of such a node are skipped
+    until the node has answered, or after a failure until its back-off ends. Meanwhile other queues may use
+    the slots that were reserved for its tasks. Tasks that arrive when no slot is left are put back to the
+    front of their queue.
 
     Args:
         service: the processor.
@@ -103,7 +104,7 @@ class NodeSenders:
         """Error raised while replies were passed on, perhaps after the round; the next `send` raises it."""
 
     async def send(self, parcel: Parcel) -> None:
-        """Send a parcel and pass on the replies; those of a slow node are passed on when they arrive."""
+        """Send a parcel and pass on the replies; do not wait for slow nodes, whose replies come later."""
         parts = parcel.by_node(self._find_node)
         for node in parts.keys() - self._senders.keys():
             self._senders[node] = NodeSender(self._service, self._parts, self._intake)
@@ -152,7 +153,7 @@ class NodeSenders:
             self._return(node)
 
     def _leave(self, node: str) -> None:
-        """Send no more calls to a node until it has answered, or after a failure until its back-off ends."""
+        """Skip a node until it has answered, or after a failure until its back-off ends."""
         known = self._parts.board.known
         self._left[node] = frozenset(queue for queue in known if self._find_node(queue) == node)
         self._arrange()

@@ -17,15 +17,19 @@ if TYPE_CHECKING:
     from pyasynq._engine.engine_parts import Parts
 
 MIN_AGE_SECONDS: Final = 2.0
-"""Age in seconds from which any server delivers an entry; before, only the one that settled the task."""
+"""Age in seconds from which any server delivers an outbox entry.
+
+Before that, only the server that settled the task delivers it.
+"""
 _MOST_IN_HAND: Final = 10_000
-"""Number of undelivered ends kept in memory; further ones are found again in the outbox, by their age."""
+"""Maximum number of undelivered ends of tasks in memory; further ones are read from the outbox later."""
 
 
 class OutboxRelay(Service):
     """Message relay of the transactional outbox: enqueues callbacks of ended tasks.
 
-    It takes those of tasks that this server settled, and old entries that another server did not deliver.
+    It delivers the callbacks of tasks that this server settled, and old outbox entries that no other server
+    has delivered.
 
     Outboxes are read only if the queue look shows that they have entries. An entry that fails stays in
     Redis, where any server of the queue finds it again.
@@ -39,7 +43,7 @@ class OutboxRelay(Service):
         self._parts = parts
         self._failures = QueueFailures(self, parts.clock)
         self._in_hand: dict[str, list[StoredEnding]] = {}
-        """Undelivered ends by queue; written by the settle queue and the rounds, on the event loop."""
+        """Undelivered ends of tasks by queue. Written by the settle queue and the rounds, on the loop."""
 
     def take(self, queue: str, endings: Sequence[StoredEnding]) -> None:
         """Accept ends of tasks that have just been settled; if too many wait, leave them to the outbox."""
@@ -49,7 +53,7 @@ class OutboxRelay(Service):
             self.wake()
 
     async def round(self) -> float:
-        """Deliver the ends that this server recorded, then old ones that no server has delivered."""
+        """Deliver the ends of this server's tasks, then old outbox entries that no server has delivered."""
         await self._deliver_in_hand()
         board = self._parts.board
         ready = self._failures.ready(self._parts.queues)
@@ -59,7 +63,7 @@ class OutboxRelay(Service):
         return self._parts.settings.look_interval
 
     async def leave(self) -> None:
-        """Deliver the undelivered ends of this server's tasks; other servers retry those that fail."""
+        """Deliver the undelivered ends of this server's tasks; other servers retry failed deliveries."""
         with suppress(PyasynqError):
             await self._deliver_in_hand()
 

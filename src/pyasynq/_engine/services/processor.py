@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _PAUSE_WATCH_SECONDS: Final = 5.0
-"""Seconds after which the watch of pauses is renewed; a broken connection may end it."""
+"""Seconds after which the watch of pauses is renewed, because a broken connection may have ended it."""
 
 
 class Processor(Service):
@@ -110,7 +110,7 @@ class Processor(Service):
     async def leave(self) -> None:
         """Put tasks back that have not started, and write the remaining outcomes.
 
-        The syncer retries once what Redis does not accept now.
+        The syncer retries once the outcomes that could not be written.
         """
         await self._wait_for_side()
         if batches := self._parts.settles.take_fresh():
@@ -178,9 +178,9 @@ class Processor(Service):
             await self._watcher.arm(*self._intake.board.pause_keys())
 
     async def _renew_watches(self) -> None:
-        """Watch queues again when their waiting time is over; then they are polled.
+        """Watch queues again when their waiting time is over, before they are polled.
 
-        A deferred queue is not polled if the new watch shows that other servers took the task.
+        A queue whose task was left to other servers is not polled if the new watch shows no task.
         """
         if self._parts.config.burst:
             return
@@ -207,7 +207,10 @@ class Processor(Service):
                 board.unwatchable(queue, look_at=self._parts.clock.monotonic() + rest)
 
     async def _watch(self, queues: Sequence[ServedQueue]) -> list[tuple[ServedQueue, int, bool]]:
-        """Watch queues; return each with its previous number of reports, and whether it is watched."""
+        """Ask Redis to report the next change of queues (client tracking).
+
+        Return each queue with its number of reports before the call, and whether it is watched.
+        """
         if not queues:
             return []
         changes = [queue.state.changes for queue in queues]

@@ -49,7 +49,7 @@ class Publisher(Service):
         """Encoded events of ended attempts, which are published when Redis has confirmed the outcome."""
         self._in_trouble = False
         self._called = False
-        """Whether a round is due, so that it need not be scheduled; a failed round is repeated anyway."""
+        """Whether a round is scheduled already; after a failed round the next one always is."""
         self._unsubscribe: list[Callable[[], None]] = []
 
     async def enter(self) -> None:
@@ -120,9 +120,9 @@ class Publisher(Service):
     def _on_error(self, queue: str, events: list[bytes], told: int, error: Exception) -> None:
         """Keep the events if Redis has certainly not received them; otherwise count them as dropped.
 
-        `told` is the number of dropped events that the failed call was to report; it is reported later.
-        Events are also kept after a TLS error, which occurs before anything is sent: the certificate may be
-        renewed.
+        `told` is the number of dropped events that the failed call should have reported; a later call reports
+        it. Events are also kept after a TLS error, which occurs before anything is sent: the certificate may
+        be renewed.
         """
         self._dropped[queue] += told
         room = self._parts.settings.event_buffer - len(self._buffer)

@@ -53,7 +53,7 @@ class Recoverer(Service):
     It calls Redis for the queues whose reading shows such a task; the look, every three seconds, wakes it.
     After a restart, a failover or an outage longer than `tolerated_outage` it waits for one full lease: live
     workers have also lost their leases, and are about to renew them. Such a quiet time starts at most once in
-    two leases, one minute. After a shorter outage, or a call that fails, all live workers still have leases:
+    two leases (one minute). After a shorter outage, or a call that fails, all live workers still have leases:
     the call is repeated after a jittered back-off.
     """
 
@@ -91,12 +91,12 @@ class Recoverer(Service):
         """Tokens of the active tasks that had no lease at the last sweep."""
         self._next_sweep = 0.0
         self._readings: dict[str, QueueReading | Exception | None] = {}
-        """The readings that were already used; each causes one call, and one more after an error."""
+        """The readings that were already used: each one causes one call, and another if that call fails."""
         self._outages: dict[str, int] = {}
         """Number of outages of each queue at the last round."""
 
     async def enter(self) -> None:
-        """Read when Redis was restarted; earlier restarts do not affect leases."""
+        """Read the time of the last restart of Redis: only later restarts affect leases."""
         self._restart_seen = self._last_restart
 
     async def round(self) -> float:
@@ -147,7 +147,7 @@ class Recoverer(Service):
         return [name for name, reading in readings.items() if reading is not before.get(name)]
 
     def _others_work(self, queues: Sequence[str]) -> bool:
-        """Return whether the last look could read any queue other than these."""
+        """Return whether the last look (poll of all queues) could read any queue other than these."""
         known = self._parts.board.known
         return any(known[name].is_reachable for name in {*self._queues()}.difference(queues))
 
@@ -238,7 +238,7 @@ class Recoverer(Service):
         return [(queue, tasks) for queue, tasks in found if tasks]
 
     def _note_unread(self, queues: Sequence[str], answers: Sequence[list[ExpiredTask] | Exception]) -> None:
-        """Suspend recovery in queues that can be read again after a long time: no lease could be renewed."""
+        """Suspend recovery in queues that could not be read for long: no lease could be renewed meanwhile."""
         now, tolerated = self._parts.clock.monotonic(), self._parts.settings.tolerated_outage
         for queue, answer in zip(queues, answers, strict=True):
             if isinstance(answer, Exception):

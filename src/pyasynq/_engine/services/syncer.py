@@ -20,8 +20,8 @@ class Syncer(Service):
     """Retries all delayed outcomes every five seconds, and once more at the end.
 
     Each try has the time limit of the driver. The leases of the tasks are renewed during that time. A blamed
-    outcome, which may have caused its last error, is sent alone, so that it cannot break a connection of
-    others.
+    outcome, which may have caused its last error, is sent alone, so that it cannot break the connection of
+    other outcomes.
     """
 
     name = "syncer"

@@ -38,9 +38,9 @@ class Entry:
     Attributes:
         sent: whether a call with it may have taken effect; then a refusal means that it did.
         blamed: whether it may have caused its last error; it is sent alone from then on.
-        refusals: number of times it was refused alone while Redis answered other calls.
+        refusals: number of times that it was sent alone and refused, while Redis answered other calls.
         refused_at: monotonic time of the last refusal.
-        final: whether nothing smaller can be written in its place.
+        final: whether it is the smallest outcome, so that none can be written in its place.
     """
 
     __slots__ = ("attempt", "blamed", "decision", "final", "record", "refusals", "refused_at", "sent")

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 _MOST_REFUSALS: Final = 3
-"""Number of refusals of an outcome sent alone, after which a failure is written in its place."""
+"""Number of refusals of an outcome sent alone, after which another outcome is written in its place."""
 
 
 class SettleQueue:
     """Unconfirmed outcomes. Only its methods write the fields, on the event loop.
 
     New outcomes leave with the next round of the processor, grouped by queue and kind. The syncer retries
-    those whose write failed, each on its own, so that an outcome that Redis refuses cannot delay the others.
-    If Redis refuses an outcome permanently, a failure is written in its place. Without a valid lease nothing
+    outcomes whose write failed, each on its own, so that a refused outcome cannot delay the others.
+    If Redis refuses a success permanently, a failure is written in its place. Without a valid lease nothing
     is sent; the heartbeat tries to renew it. The engine sets the callbacks while it is built.
     """
 
@@ -99,7 +99,7 @@ class SettleQueue:
     def put_done(self, attempt: Attempt) -> None:
         """Accept an attempt that succeeded and keeps nothing."""
         if attempt.verdict is not None:
-            # Sent with others of the same verdict, which the script stores.
+            # It joins the outcomes with the same verdict, which the script stores.
             self.put(attempt, DONE)
             return
         done = self._done.get(attempt.queue)
@@ -112,7 +112,8 @@ class SettleQueue:
     def put(self, attempt: Attempt, decision: Decision, record: SettleRecord = NOTHING) -> None:
         """Accept the decision about the task of an attempt, and its record.
 
-        Nothing is written for an attempt that is let go: it is closed at once, and reported as lost.
+        If the decision is to let the task go, nothing is written: the attempt is closed at once and reported
+        as lost.
         """
         action = decision.action
         if action == "let go":
@@ -230,7 +231,11 @@ class SettleQueue:
         return entry.refusals >= _MOST_REFUSALS
 
     def _refuse(self, entry: Entry, cause: Exception) -> None:
-        """Write a failure in place of an outcome that Redis refuses; if that is refused too, give up."""
+        """Write another outcome in place of one that Redis refuses.
+
+        A success is replaced by a failure, any other outcome by archiving the unchanged message. If that is
+        refused too, or if a requeue was refused, the task is left to be recovered.
+        """
         attempt, action = entry.attempt, entry.decision.action
         error = SettleError(f"Redis refuses the outcome of the attempt: {cause}")
         error.__cause__ = cause

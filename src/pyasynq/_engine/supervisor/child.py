@@ -29,7 +29,7 @@ class Child:
     It leads its own process group, so Ctrl-C at a terminal reaches only the supervisor.
 
     Args:
-        member: its place in the fleet.
+        member: its entry in the fleet.
         command: returns the program and its arguments, given the number of the inherited socket.
     """
 
@@ -42,7 +42,7 @@ class Child:
         self._socket.setblocking(False)
         self._unread = b""
         self.family = new_family()
-        """Value of the variable `FAMILY`, by which all that the child's executors have started is found."""
+        """Value of the variable `FAMILY`: finds all processes that the child's executors have started."""
         self.is_over = False
         """Whether the child has closed its end of the socket."""
         with theirs:
@@ -89,7 +89,7 @@ class Child:
             self.facts = self.facts.with_queue(queue, has_tasks=has_tasks)
 
     def note_vitals(self, fields: dict[str, Any], monotonic: float) -> None:
-        """Record a sign of life, or the number of queues that could be asked."""
+        """Record a sign of life, or a report of which queues Redis answered for."""
         if "beat" in fields:
             self.vitals.beat_at = monotonic
         else:
@@ -103,7 +103,7 @@ class Child:
             return
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal. The child has not been reaped, so its number is not reused."""
+        """Send a signal. The child has not been reaped, so no other process has its PID."""
         os.kill(self.pid, number)
 
     def close(self) -> None:

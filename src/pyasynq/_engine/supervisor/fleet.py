@@ -137,15 +137,15 @@ class _Place:
 
 
 class Fleet:
-    """A fixed number of places, each with a child that is restarted, replaced, recycled or ended.
+    """A fixed number of positions, each with a child that is restarted, replaced, recycled or ended.
 
     Times are monotonic seconds that the caller passes in. Events are reported to `ready`, `leaving` and
     `died`, commands to `reload`, `stop` and `close`; then `actions` returns what to do.
 
     Attributes:
         stage: state of the fleet.
-        exit_code: exit code of the supervisor so far: the reason why it gave up, else the highest of the
-            children's, where a killed child with tasks counts as 3.
+        exit_code: exit code of the supervisor so far: the reason for giving up, else the highest exit code of
+            the children. A child that a signal ended after its start was complete counts as 3.
     """
 
     def __init__(self, processes: int, *, burst: bool = False, limits: Limits = NO_LIMITS) -> None:
@@ -172,7 +172,7 @@ class Fleet:
         return self.stage is not Stage.RUNNING or all(place.done for place in self._places)
 
     def start_at(self, worker: int) -> float:
-        """Return the monotonic time from which a new child may be started in this place."""
+        """Return the monotonic time from which a new child may be started at this position."""
         return self._places[worker - 1].start_at
 
     def actions(self, now: float) -> list[Start | Terminate | Kill]:
@@ -247,7 +247,7 @@ class Fleet:
             member.beat_at = now
 
     def resumed(self, now: float) -> None:
-        """Restart the silence limits after this process did not run for a while."""
+        """Restart the time limits for signs of life, after this process was stopped for a while."""
         self.heard(now, [member for member in self.members if member.beat_at is not None])
 
     def ready(self, member: Member) -> None:
@@ -318,13 +318,13 @@ class Fleet:
         return Fate.RESTARTED
 
     def reload(self, now: float) -> None:
-        """Replace all current children, one after the other (rolling restart); fill empty places at once."""
+        """Replace all current children, one after the other (rolling restart); fill empty positions now."""
         self._reload_up_to = self._numbers
         for place in self._places:
             place.start_at, place.failures = min(place.start_at, now), 0
 
     def stop(self) -> list[Member]:
-        """Start no more children, and return those that must be told to take no more tasks.
+        """Start no more children, and return the children that must be told to take no more tasks.
 
         Children that are still starting are ended instead.
         """
@@ -346,7 +346,7 @@ class Fleet:
         return Member(place.worker, self._numbers, now, patience=self._limits.end + KILL_MARGIN)
 
     def _find_next_to_reload(self) -> _Place | None:
-        """Return the place whose child is replaced next; None while one is being replaced."""
+        """Return the position whose child is replaced next; None while any child is being replaced."""
         if any(place.successor is not None for place in self._places):
             return None
         old = [one for one in self.members if one.number <= self._reload_up_to]

@@ -124,7 +124,7 @@ class Health:
 
     def _touch(self) -> None:
         if self._file is not None and is_live(self._workers(), time.monotonic()):
-            # A full disk shows by the age of the file.
+            # On a full disk the file gets too old, and probes fail.
             with contextlib.suppress(OSError):
                 self._file.touch()
 

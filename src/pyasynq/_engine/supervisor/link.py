@@ -40,7 +40,7 @@ STOP: Final = b"stop"
 MEASURE: Final = b"measure"
 """Command: send the metrics that were counted since the last time."""
 WORKER_VARIABLE: Final = "PYASYNQ_WORKER_NUMBER"
-"""Environment variable with the number of the worker's place, from 1."""
+"""Environment variable with the worker's position in the fleet, from 1."""
 _BEAT: Final = b'{"beat": true}\n'
 _PULSE: Final = b'{"pulse": true}\n'
 _PULSE_SECONDS: Final = 1.0
@@ -54,7 +54,8 @@ ExemplarRow: TypeAlias = "tuple[float, float, str, str]"
 MetricRow: TypeAlias = "tuple[str, list[str], float | list[float] | dict[str, ExemplarRow]]"
 """One change of a metric, for JSON: name, label values, and a value.
 
-The value is a number, the numbers of a histogram, or under the key `exemplar` a histogram's new exemplar.
+The value is a number, a list of a histogram's bucket counts and sum, or a dict that has a new exemplar of a
+histogram under the key `exemplar`.
 """
 
 

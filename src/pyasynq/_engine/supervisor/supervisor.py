@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 _ACTIVE: Final = "active"
 _LOOK_SECONDS: Final = 1.0
-"""Longest seconds between two checks of the children's memory and limits, or requests for metrics."""
+"""Longest interval in seconds of checks of the children's memory and limits, and metrics requests."""
 _PAUSE_SECONDS: Final = 5.0
-"""Seconds by which a check is late if this process was stopped or the host was suspended."""
+"""Seconds between two checks from which this process was probably stopped, or the host suspended."""
 _INIT: Final = 1
 _MOST_DEATHS_TOLD: Final = 1_000
 """Largest number of tasks of dead workers whose reports wait for a living child."""
 _LONGEST_RECOVERY: Final = 5.0
 """Seconds that the supervisor's exit waits for tasks to be recovered; then their leases must lapse."""
 _LEAST_RECOVERY: Final = 0.4
-"""Least seconds for recovering tasks at the end, even if killing children after TERM made it late."""
+"""Minimum seconds for recovering tasks at the exit, even if children had to be killed after TERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +384,7 @@ class Supervisor:
             _log.warning("%s recovered from worker %d (pid %d)", recovered, child.member.worker, child.pid)
 
     def _report_death(self, event: DeathEvent) -> None:
-        """Have a child call the hooks for a task of a dead one: this process knows no app."""
+        """Have a living child call the hooks for a dead child's task: this process has not loaded the app."""
         self._deaths.append(encode_death(event))
         self._report_deaths()
 

@@ -23,15 +23,15 @@ _ACTIVE: Final = "active"
 
 @dataclass(slots=True, eq=False)
 class Vitals:
-    """One worker's signs of life. Each is written in one step, so any thread may read them.
+    """One worker's signs of life. Each field is written in one step (atomic), so any thread may read it.
 
     Attributes:
         worker: its number, from 1.
         pid: id of its process.
         state: `starting`, then as in `ServerState`.
         beat_at: monotonic time of the last sign of life of the renewing thread that the event loop passed on.
-        reachable: number of its queues for which Redis answered last time. unreachable: names of its other
-            queues.
+        reachable: number of its queues for which Redis answered the last call.
+        unreachable: names of its other queues.
     """
 
     worker: int

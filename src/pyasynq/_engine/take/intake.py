@@ -72,7 +72,7 @@ class Intake:
         self._reserved = 0
         """Number of tasks requested by calls without an answer."""
         self._may_wait = False
-        """Whether tasks may be prefetched (taken before they can start); False until a reply shows that."""
+        """Whether tasks may be prefetched (taken before they can start); False before the first reply."""
         self._overlap_from: int | None = None
         """Number of free slots from which calls may overlap; None if they may not.
 
@@ -85,11 +85,11 @@ class Intake:
         self.taken = 0
         """Number of tasks taken since the start, not counting tasks put back unstarted."""
         self._released: set[str] = set()
-        """Tokens of the calls in flight that have no reserved room any more."""
+        """Tokens of the slow calls in flight whose reserved slots other queues may use (`free_room`)."""
         self._late: list[Attempt] = []
         """Attempts to put back: no room was left, their queue was removed, or taking has stopped."""
         self._plenty = False
-        """Whether the last answer brought all that was requested, so that there may be more."""
+        """Whether the last answer brought as many tasks as requested, so that the queue may have more."""
         self.pause_reports = 0
         """Number of Redis' reports that a queue was paused or unpaused."""
         self.unclear: list[Ask] = []
@@ -112,7 +112,7 @@ class Intake:
 
     @property
     def _room(self) -> int:
-        """Number of tasks that still fit, after the tasks that have just arrived."""
+        """Number of further tasks that may be taken, besides the tasks that have just arrived."""
         return max(0, self.capacity.room - sum(len(attempts) for _, attempts in self._arrived))
 
     def _wants(self) -> Sequence[Want]:
@@ -126,7 +126,7 @@ class Intake:
 
     @property
     def _is_plain(self) -> bool:
-        """Whether tasks may be taken at any time and in any number, and nothing needs to be cleared up."""
+        """Whether no queue has limits or an order, and no suspect, lost reply or attempt to put back waits."""
         return (
             not self.unclear
             and not self.unreadable
@@ -137,12 +137,12 @@ class Intake:
 
     @property
     def is_all_empty(self) -> bool:
-        """Whether nothing waits in any queue, according to the last answers."""
+        """Whether no task waits in any queue, according to the last answers of Redis."""
         return self.board.all_empty and not self.unclear and not self._suspects.waiting
 
     @property
     def has_room_aside(self) -> bool:
-        """Whether another call may be sent while calls are in flight, and enough room is free for it."""
+        """Whether enough slots are free for another call, and it may be sent while calls are in flight."""
         if not self.taking or not self._plenty:
             return False
         least = self._overlap_from
@@ -211,7 +211,7 @@ class Intake:
         return True
 
     def give_head_start(self, queue: str) -> None:
-        """Delay calls to a queue for a while: other servers take its tasks without a handler here first."""
+        """Delay calls to a queue for a while, so that other servers first take tasks without a handler here."""
         settings = self._parts.settings
         until = self._parts.clock.monotonic() + settings.unknown_memory
         self.board.give_head_start(queue, settings.unknown_head_start, until=until)
@@ -253,11 +253,11 @@ class Intake:
 
     @property
     def _is_drained(self) -> bool:
-        """Whether nothing runs or waits, and no call may bring anything."""
+        """Whether no task runs or waits here, and no call in flight may bring one."""
         return not self._reserved and self._sink.is_idle
 
     def _find_suspect_turn(self, wants: Sequence[Want]) -> tuple[ServedQueue, Want] | None:
-        """Return the next queue with a waiting suspect that is wanted, and the want."""
+        """Return the next queue that has a waiting suspect and is in a request, and that request (`Want`)."""
         turns = ((queue, want) for queue in self._suspects.waiting for want in wants)
         return next(((queue, want) for queue, want in turns if want.accepts(queue.name)), None)
 
@@ -293,7 +293,7 @@ class Intake:
         return [call for call in self.unclear if self.board.ready_at(call.queue.name) <= now]
 
     def proofs_to_end(self) -> list[tuple[Attempt, Plan[bool]]]:
-        """Return the suspect whose solo run is to end, with the call that records this; empty for none.
+        """Return the suspect whose solo run is to end, and the call that records this; an empty list for none.
 
         A solo run (a silence of the poison guard) ends when its time is used up and slots are free. The call
         records this on the task first: a later crash then does not prove that the suspect caused it. If the
@@ -313,7 +313,8 @@ class Intake:
     def proofs_ended(self, proofs: Collection[tuple[Attempt, Plan[bool]]]) -> None:
         """End the silence once the calls of `proofs_to_end` were answered: other tasks may start again.
 
-        Do so also after an error: the node of their queue may be down, and other queues must not wait.
+        End it also after an error: the node of the suspect's queue may be down, and other queues must not
+        wait for it.
         """
         if proofs:
             self._suspects.end_silence(self._parts.clock.monotonic())

@@ -19,7 +19,7 @@ _MOST_DOUBLINGS = 10
 
 
 def suspect_threshold(limits: Iterable[int]) -> int:
-    """Return the number of crashes from which a task is a suspect; 0 if no limit allows a second run."""
+    """Return the number of crashes from which a task is a suspect; 0 if no crash limit is above 1."""
     least = min((limit for limit in limits if limit > 1), default=0)
     return max(1, least - 1) if least else 0
 
@@ -30,10 +30,11 @@ class PoisonGuard:
     In a silence nothing else is taken: running attempts end, and then the suspect is taken. The bucket
     gains 0.1 s of silence each second, and a silence uses it up. So other tasks keep 90 % of the worker's
     time. When the bucket is empty, the silence ends: other tasks run alongside the suspect, and a crash
-    proves nothing. Each crash without proof doubles the silence to save for the next time, up to 10 s.
+    proves nothing. Each crash without proof doubles the length of the next silence, up to 10 s.
 
     The bucket begins to fill after a random delay, so that workers that start together are not silent
-    together. `draw`, between 0 and 1, is the part of the seconds in which the shortest silence is saved.
+    together. `draw`, a random number from 0 to 1, is the share of the longest delay. That delay is the time
+    in which the bucket gains the shortest silence (10 s by default).
 
     Attributes:
         threshold: number of crashes from which a task is a suspect; 0 for never.
@@ -82,7 +83,7 @@ class PoisonGuard:
     def due(self, crashes: int, taken: Iterable[Attempt], now: float) -> float:
         """Return the monotonic time from which a silence for a waiting suspect may begin.
 
-        While one of the taken attempts never ends, it is the time at which the suspect may start alongside.
+        If one of the taken attempts never ends, return the time at which the suspect may start alongside it.
         """
         if self.never_ends(taken, now):
             return self._next_beside
@@ -91,7 +92,7 @@ class PoisonGuard:
         return now + max(0.0, wanted - self.saved(now)) / self._settings.silence_share
 
     def never_ends(self, taken: Iterable[Attempt], now: float) -> bool:
-        """Return whether one of these attempts has run for longer than the longest silence can wait."""
+        """Return whether one of these attempts has run for longer than the longest silence, and may never end."""
         return any(now - attempt.started >= self._settings.silence_longest for attempt in taken)
 
     def advance(

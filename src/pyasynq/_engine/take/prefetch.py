@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from pyasynq._engine.settings import EngineSettings
 
 _LONGEST: Final = 1.0
-"""Longest duration in seconds that one attempt counts for; also the estimate before any has ended."""
+"""Longest duration in seconds in the average: a longer attempt counts as this.
+
+Also the estimate before any attempt has ended.
+"""
 _WEIGHT: Final = 0.02
 """Smoothing factor of the moving averages (EWMA).
 
@@ -32,7 +35,7 @@ class Prefetch:
     Exponential moving averages of task duration and of the gap between ends size the buffer. The buffer is
     small enough that each task gets a slot within a short time, at the recent rate of free slots. Long tasks
     are not prefetched at all. If tasks wait longer than estimated, they are put back, and the average
-    duration is learned again.
+    duration is reset.
 
     Weighted fair queueing: each task taken costs its queue 1/weight; the cheapest queue goes next.
     Tasks of one queue keep their order. https://en.wikipedia.org/wiki/Weighted_fair_queueing
@@ -113,7 +116,7 @@ class Prefetch:
         self.unlearnt, self._seconds = 0, 0.0
 
     def forget(self) -> None:
-        """Reset the moving average of durations: tasks count as long until about 100 short ones ended."""
+        """Reset the moving average of durations to one second, until about 100 short tasks have ended."""
         self._mean = _LONGEST
         self.unlearnt, self._seconds = 0, 0.0
 

@@ -61,7 +61,7 @@ class ServedQueue:
     def declare(self, settings: Queue, before: QueueState | None) -> None:
         """Apply these settings to later dequeue calls.
 
-        If stricter rules were known before, they stay effective until a reply of Redis shows other rules.
+        Stricter rules that were known before stay effective until a reply of Redis shows other rules.
         `before` is the state of the queue so far; None for a new queue.
         """
         self._limits = settings.limits
@@ -88,7 +88,7 @@ class ServedQueue:
 
     @property
     def terms(self) -> DequeueTerms:
-        """The rules, limits and promised turn that the next dequeue call sends."""
+        """The rules and limits that the next dequeue call sends, and the turn that Redis has promised."""
         state = self.state
         return DequeueTerms(state.rules, self._limits, state.turn)
 
@@ -99,13 +99,13 @@ class ServedQueue:
 
 
 class QueueBoard:
-    """The queues of an engine; the only place that defines which it serves, and how.
+    """The queues that an engine serves, and their settings.
 
     Only the event loop changes it. Each change replaces `settings` and `names`, which any thread may read.
 
     Args:
         queues: names of the queues at the start.
-        settings: returns the settings of one of them.
+        settings: returns the settings of one of these queues.
 
     Attributes:
         settings: settings of the served queues, by name. Never changed in place.
@@ -265,7 +265,7 @@ class QueueBoard:
         self._choose()
 
     def note_servers(self, servers: int) -> None:
-        """Record the number of live servers, including those with other queues; bounds a thundering herd."""
+        """Record the number of live servers, also of other queues: the most that one task wakes (herd)."""
         self._servers = servers
 
     def changed(self, name: str, now: float = 0.0) -> bool:
@@ -287,7 +287,7 @@ class QueueBoard:
     def answered(
         self, queue: ServedQueue, answer: Dequeued, *, changes: int, now: float, look_at: float
     ) -> None:
-        """Record the answer to a dequeue call that was sent after this many changes."""
+        """Record the answer to a dequeue call; `changes` is the number of reports when it was sent."""
         before = queue.state
         draw = random.uniform(0.0, 1.0) if answer.limited_by else 0.0  # noqa: S311 - spreads load
         queue.state = before.answered(answer, changes=changes, now=now, look_at=look_at, draw=draw)
@@ -339,7 +339,7 @@ class QueueBoard:
         queue.state = queue.state.doubted()
 
     def put_back(self, name: str) -> None:
-        """Record that a queue has got tasks back; Redis does not report it if the queue is not watched."""
+        """Record that tasks were put back to a queue; Redis reports it only if the queue is watched."""
         queue = self.known.get(name)
         if queue is not None and _is_unwatched(queue):
             self.ask_again(queue)

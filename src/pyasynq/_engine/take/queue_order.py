@@ -13,7 +13,7 @@ class WeightedOrder:
     """Weighted fair queueing: each queue gets its share by weight, to within a few slots, over many rounds.
 
     Every queue has a balance: it earns its share of the slots of each round and pays for the slots that it
-    gets. The highest balances are served first, so that even one free slot at a time goes round by weight.
+    gets. The highest balances are served first, so that the shares hold even if slots become free one by one.
     https://en.wikipedia.org/wiki/Deficit_round_robin
     """
 

@@ -41,26 +41,26 @@ _FIRST_LOOK: Final = 0.001
 _LAST_LOOK: Final = 0.25
 """Longest delay of the other servers, in seconds."""
 _LAST_LOOK_A_SERVER: Final = 0.01
-"""Seconds that each idle server adds to the longest delay, up to `_LAST_LOOK`."""
+"""Longest delay in seconds for each server in the estimate; the sum is at most `_LAST_LOOK`."""
 
 
 class Herd(NamedTuple):
     """Estimate of how many idle servers are woken by the same task (thundering herd).
 
-    Each server draws a random place from 0 to this estimate (`row`). The first few ask at once. The others
-    wait, longer for later places. While they wait they are not watching, so one task wakes only a small part
-    of the idle servers.
+    Each server draws a random position from 0 to this estimate (`row`). The first few ask at once. The others
+    wait, longer at later positions. While they wait they are not watching, so one task wakes only a small
+    part of the idle servers.
 
     The estimate is at most the number of servers, but an unknown number of these are busy. A server whose
-    place is behind the first quarter, and that still finds the task, halves its estimate. A server that finds
-    nothing doubles it. Finding a task from a place near the front changes nothing. Otherwise one server would
-    get ever more tasks.
+    position is behind the first quarter, and that still finds the task, halves its estimate. A server that
+    finds no task doubles its estimate. A server in the first quarter that finds a task keeps it. Otherwise
+    that server would get ever more tasks.
     """
 
     row: float = math.inf
     in_front: bool = True
     told: bool = False
-    """Whether Redis has reported a change that no dequeue call has followed yet."""
+    """Whether Redis has reported a change by another client, and no dequeue call has followed yet."""
     own_change: bool = False
     """Whether the next report may be caused by this server's own dequeue."""
 
@@ -152,7 +152,7 @@ class QueueState(NamedTuple):
         watch: what Redis reports next.
         changes: number of reports; an answer or a watch that is older than the newest report is outdated.
         declared: the rules that this server declares.
-        rules: the effective ones; stored rules override declared ones.
+        rules: the effective rules: rules stored in Redis override the declared rules.
         gap: current back-off between vain calls, in seconds.
         not_before: monotonic time before which a report does not cause a call, while the queue is held.
         turn: Unix time in microseconds that Redis has given this server to come back; 0 for none.
@@ -297,13 +297,13 @@ class QueueState(NamedTuple):
         return self._replace(phase=QueuePhase.FAILED, look_at=look_at)
 
     def slot_freed(self) -> QueueState:
-        """Return the state after a task of this server has ended: ask a queue that tasks hold at once."""
+        """Return the state after a task of this server has ended: a queue that tasks hold back is asked now."""
         return _open(self, self.watch) if self.phase in _HELD_BY_TASKS else self
 
     def asked(self, *, now: float) -> QueueState:
         """Return the state after a dequeue call was sent.
 
-        A poll drops the watch: it may be lost unnoticed (a cluster slot that moves while it is empty).
+        A poll drops the watch: Redis may have lost it without a report, when an empty cluster slot moved.
         """
         is_poll = self.phase is not QueuePhase.UNKNOWN and self.look_at <= now
         return self._replace(watch=Watch.NOTHING) if is_poll else self

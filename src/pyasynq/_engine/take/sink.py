@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ASKS_AT_ONCE: Final = 16
 """Maximum number of dequeue calls for one queue in a round, each for another pending take.
 
-The first call of a take for the queue is sent regardless.
+The first call that a take sends to the queue is not limited.
 """
 
 
@@ -68,8 +68,8 @@ class Capacity(NamedTuple):
 
     Attributes:
         room: number of free slots, not counting slots that calls in flight may fill.
-        overlap_from: room from which a second call is sent while another is in flight; None for one call at a
-            time.
+        overlap_from: smallest `room` at which a second call is sent while another is in flight; None for one
+            call at a time.
         is_over: whether no more tasks will be wanted.
     """
 
@@ -136,9 +136,9 @@ class Slots:
     """Demand of a server: at most as many tasks as handlers may run, plus the prefetch.
 
     With enough slots no call asks for more than half of them: one half is filled while the other works.
-    With fewer slots there is one call at a time. So that Redis and the handlers do not wait for each other,
-    half of the tasks start in one turn of the event loop, and their outcomes are sent before the others
-    start.
+    With fewer slots there is one call at a time. Then half of the tasks start in one turn of the event loop,
+    and their outcomes are sent before the other half starts. So Redis and the handlers do not wait for each
+    other.
     """
 
     def __init__(self, parts: Parts, runner: Runner) -> None:
@@ -187,7 +187,7 @@ class Slots:
 
     @property
     def give_back_at(self) -> float:
-        """Return the time at which waiting tasks are put back; now if no more handlers start."""
+        """Return the monotonic time at which waiting tasks are put back; 0 if no more handlers start."""
         if not self._prefetch.number:
             return math.inf
         return self._prefetch.patient_until if self.taking else 0.0
@@ -230,9 +230,9 @@ class Slots:
                 self._runner.start(attempt)
 
     def give_back(self, queue: str | None = None) -> Sequence[Attempt]:
-        """Return the waiting attempts to put back; start cancelled ones without a slot, so that they end.
+        """Return the waiting attempts to put back; start cancelled attempts without a slot, so that they end.
 
-        Without a queue, none is put back unless one has waited too long or taking has ended.
+        Without a queue, return all if one has waited too long or taking has ended, otherwise none.
         """
         if queue is not None:
             waiting = self._prefetch.take_queue(queue)
@@ -267,9 +267,8 @@ class Slots:
     def _begin_later(self) -> None:
         """Start waiting attempts in a later turn of the loop, once for all slots freed in this one.
 
-        With one call at a time one turn is added: outcomes leave in the next turn, and uvloop writes at its
-        end.
-        A cluster takes one turn more, because each node has a task that sends.
+        If one call is sent at a time, one turn is added: outcomes leave in the next turn, and uvloop writes at
+        the end of that turn. A cluster needs one more turn, because an asyncio task for each node sends.
         """
         if not self._begins_soon and self._prefetch.number and len(self._running) < self._concurrency:
             self._begins_soon = True
