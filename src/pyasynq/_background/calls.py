@@ -46,12 +46,12 @@ class CallsInProgress:
 
 
 class CallingService(Service):
-    """A service that calls user functions, so its last round may not end."""
+    """A service that calls user functions, so its last round may hang."""
 
     def __init__(self, events: Events, calls: CallsInProgress) -> None:
         super().__init__(events)
         self._calls = calls
 
     def describe(self) -> str:
-        """Return the functions that have not returned; if there are none, the service."""
+        """Return the functions that have not returned; if there are none, describe the service."""
         return str(self._calls) or super().describe()

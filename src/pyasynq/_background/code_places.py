@@ -1,4 +1,4 @@
-"""Source lines of coroutines, threads and errors, and whose code they are: ours, Python's or the user's."""
+"""Source lines of coroutines, threads and errors, and their owners: pyasynq, Python or the user."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def drop_own_frames(trace: TracebackType | None, *, keep_end: bool) -> Traceback
 
     Args:
         trace: the traceback.
-        keep_end: keep the frames of pyasynq at its inner end, for an error that is not one of ours.
+        keep_end: keep the innermost frames of pyasynq, for an error that is not one of ours.
     """
     chain = []
     while trace is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 
 _SAY_AGAIN_SECONDS: Final = 60.0
-"""Minimum seconds between two warnings about denied rights; each right is named once in a denial."""
+"""Minimum seconds between two warnings about denied rights. In a denial, each right is named once."""
 _QUIET_SECONDS: Final = 15.0
 """Seconds without a denied call until the denial counts as over: three times the longest back-off."""
 
@@ -28,8 +28,8 @@ class DenialLog:
     """Detects that Redis denies the user a right (ACL), and when the right is granted again.
 
     Used by the event loop only. A finished round of a service does not prove that the right is granted, since
-    some rounds make no call. The denial is over when no call was denied for longer than the pause of a
-    service after a failure.
+    some rounds make no call. The denial is over when no call has been denied for longer than the back-off of
+    a service.
 
     Args:
         events: events of the worker or scheduler.

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 LAST_WORDS_SECONDS: Final = 0.5
 """Seconds that the guard may take to report and to put tasks back before the process ends."""
 _SWITCH_SECONDS: Final = 0.0005
-"""Switch interval of the interpreter at the deadline: seconds that a computing thread keeps the GIL.
+"""Switch interval of the interpreter at the deadline, in seconds.
 
-Python's default is ten times as long.
+A computing thread keeps the GIL for this long. Python's default is ten times as long.
 """
 
 

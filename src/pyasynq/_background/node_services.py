@@ -35,7 +35,7 @@ class NodeQueues:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Addresses of the nodes that serve queues; an empty one for queues whose node is unknown."""
+        """Addresses of the nodes that serve queues; an empty address stands for an unknown node."""
         return frozenset(self._group_by_node())
 
     def of(self, node: str) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class NodeServices(Service):
         await self._arrange()
 
     async def round(self) -> float:
-        """Start services for new nodes, and stop those of nodes that serve no queue any more."""
+        """Start services for new nodes, and stop services of nodes that serve no queue any more."""
         await self._arrange()
         return _ARRANGE_SECONDS
 

@@ -26,14 +26,17 @@ _log = logging.getLogger("pyasynq")
 
 _AWAY: Final = (RedisUnavailableError, ReplyLostError, RedisAuthenticationError)
 _CALL_OFTEN: Final = frozenset({"heartbeater", "queue_look", "scheduler heartbeat"})
-"""Services that call Redis every few seconds: an outage lasts until those that failed work again."""
+"""Services that call Redis every few seconds: after a failure of any, the outage lasts until it works."""
 _LATE_SECONDS: Final = 10.0
-"""Seconds after an outage in which a round begun before its end may fail: twice an exchange's timeout."""
+"""Seconds after the end of an outage in which a round that began before it may still fail.
+
+The value is twice the timeout of an exchange with Redis.
+"""
 _WRITES_KEPT_OUTCOMES: Final = "syncer"
 
 
 class OutageLog:
-    """Detects that Redis cannot be reached, and that it can again. Used by the event loop only.
+    """Detects the begin and the end of an outage of Redis. Used by the event loop only.
 
     Outside an outage it subscribes to no events, so it costs nothing.
 
@@ -69,7 +72,7 @@ class OutageLog:
         self._failed: set[str] = set()
         """Services whose last round failed; the outage lasts until they work again."""
         self._fresh: set[tuple[str, str]] = set()
-        """Attempts that ended after Redis was back, by queue and id: their outcomes were not delayed."""
+        """Queue and id of attempts that ended after Redis was back: their outcomes were not delayed."""
         self._written = 0
         self._delayed: int | None = None
         """Number of delayed outcomes still to be written; None until Redis is back."""
@@ -177,7 +180,7 @@ class OutageLog:
 
 
 class OutageLogs:
-    """Outage logs of all of Redis, and of each cluster node. The arguments are those of `OutageLog`."""
+    """Outage logs of Redis as a whole and of each cluster node; takes the arguments of `OutageLog`."""
 
     def __init__(self, events: Events, address: str, *counters: Callable[[], int], noun: str = "") -> None:
         self._events = events

@@ -21,7 +21,7 @@ _HEAD_SECONDS: Final = 1.0
 _MOST_SILENT: Final = 64
 """Maximum number of connections without a complete request; the next one closes the oldest."""
 _MOST_ANSWERED: Final = 64
-"""Maximum number of answers that are being made or read at once."""
+"""Maximum number of concurrent answers, counted until the client has read them."""
 _LONGEST_HEAD: Final = 8_192
 
 

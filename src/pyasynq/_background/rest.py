@@ -7,7 +7,7 @@ import math
 
 
 class Rest:
-    """An interruptible sleep. A wake-up while nothing sleeps ends the next sleep at once, and no other."""
+    """An interruptible sleep. A wake-up while nothing sleeps ends the next sleep at once, and only that."""
 
     __slots__ = ("_sleeper", "is_woken")
 

@@ -31,7 +31,7 @@ class Runnable:
         self._watch = ShutdownWatch(events, shutdown_seconds, exit_margin=_EXIT_MARGIN_SECONDS, stage=calls)
         self.events = events
         self.exit_code = EXIT_CLEAN
-        """Exit code: 0, or 3 when the shutdown did not wait for something that hung."""
+        """Exit code: 0, or 3 when code hung at the shutdown and was not waited for."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._close_asked: asyncio.Event | None = None
         self._stopping: asyncio.Task[None] | None = None

@@ -60,7 +60,7 @@ class Service:
         self._closing = False
 
     async def enter(self) -> None:
-        """Prepare the first round. Exceptions of this method propagate from `start`."""
+        """Prepare the first round. `start` raises the exceptions of this method."""
 
     async def round(self) -> float:
         """Do one iteration of the service's work; return the seconds to pause before the next one."""

@@ -34,8 +34,8 @@ class SignalWatch:
 
     The handlers are Python's, not the event loop's: they run even while a task's handler blocks the loop.
     So a second INT always ends the process, or raises `KeyboardInterrupt` if the process belongs to another
-    program. In process 1 of a container, TERM and INT work only because of them, since the kernel ignores
-    signals without a handler there.
+    program. In process 1 of a container, TERM and INT work only because of these handlers: there the kernel
+    ignores signals that have no handler.
     Once a second it checks whether other code has installed a handler, and installs its own again. If the
     process belongs to another program, that other handler is called as well.
     """

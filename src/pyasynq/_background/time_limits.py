@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 CANCEL_SECONDS: Final = 0.25
 """Seconds that a cancelled task may take to end before it is left running."""
 _reported: weakref.WeakSet[asyncio.Future[Any]] = weakref.WeakSet()
-"""Tasks whose hanging was reported, so that it is reported once. Used in the event loops' threads."""
+"""Hanging tasks that were reported, so that each is reported once. Used in the event loops' threads."""
 _LEAST_SECONDS: Final = 0.1
-"""Seconds that a step gets although the time is over: most steps take milliseconds."""
+"""Minimum seconds that a step gets, even after the limit: most steps take milliseconds."""
 
 
 class TimeLeft:

@@ -63,7 +63,7 @@ def parse_cron(text: str, *, location: tzinfo | None = None) -> Schedule:
     """Parse a cron expression into a schedule.
 
     Args:
-        text: five fields or a descriptor; for a zone of its own, after ``CRON_TZ=<zone>`` and a space.
+        text: five fields or a descriptor. ``CRON_TZ=<zone>`` and a space before them set the zone.
         location: the zone of an expression that names none, or ``Local``. None is UTC.
 
     Raises:
@@ -82,9 +82,9 @@ def parse_cron(text: str, *, location: tzinfo | None = None) -> Schedule:
 
 
 def read_fields(text: str) -> str:
-    """Return the five fields of an expression without its zone; of a descriptor, those that it stands for.
+    """Return the five fields of a valid expression, without its zone.
 
-    `@every 1h30m` is returned as it is. The expression must be valid.
+    A descriptor such as `@daily` is replaced by its fields; `@every 1h30m` is returned as it is.
     """
     prefix = _ZONE.match(text)
     rest = text if prefix is None else text[prefix.end() :].strip(_SPACES)
@@ -92,7 +92,10 @@ def read_fields(text: str) -> str:
 
 
 def uses_location(text: str) -> bool:
-    """Return whether an expression uses its scheduler's zone: it names none and is not an `@every`."""
+    """Return whether an expression uses its scheduler's zone.
+
+    That is the case if it names no zone, or `Local`, and is not an `@every`.
+    """
     prefix = _ZONE.match(text)
     if prefix is None:
         return not text.startswith(_EVERY)
@@ -183,7 +186,7 @@ class _FieldReader:
         self._field = field
 
     def read(self, text: str) -> _Values:
-        """Return the values of a comma-separated list; empty items have none."""
+        """Return the values of a comma-separated list; an empty item adds no value."""
         items = [self._read_item(item) for item in text.split(",") if item]
         return _Values(
             values=frozenset(value for item in items for value in item.values),

@@ -1,7 +1,7 @@
 """Schedules: the times at which something runs.
 
 Go peers find the next time with robfig/cron, so the search here takes the same steps, also at changes of
-daylight saving time. A tick that only one side computes would be a task too many or too few.
+daylight saving time. If only one side computed a tick, there would be one task too many or too few.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Schedule(ABC):
     def next_after(self, moment: datetime, *, anchor: datetime | None = None) -> datetime | None:
         """Return the first tick later than `moment`, or None if there is none in about five years.
 
-        The ticks of `@every` are whole periods before and after `anchor`, so that everyone who knows one tick
-        agrees on the others. Without it they are whole periods after `moment`. Other schedules follow the
-        calendar and ignore it.
+        The ticks of `@every` are whole periods before and after `anchor`, a known tick. So all schedulers
+        that know one tick compute the same other ticks. Without an anchor, they are whole periods after
+        `moment`. Other schedules follow the calendar and ignore the anchor.
         """
 
     def ticks_between(
@@ -146,9 +146,9 @@ class CalendarSchedule(Schedule):
 class _Search:
     """A search for the next tick, from the largest field to the smallest.
 
-    A field that does not match is stepped until it does. When it wraps around, the larger fields are checked
-    again. The first step also resets the smaller fields; until then they hold the moment that the search
-    starts from.
+    A field that does not match is increased until it matches. When it wraps around, the larger fields are
+    checked again. The first increase also resets the smaller fields. Until then they keep the values of the
+    moment from which the search starts.
     """
 
     __slots__ = ("_instant", "_schedule", "_stepped", "_wall")
@@ -238,8 +238,8 @@ class _Search:
     def _go_to_wall(self, wall: datetime) -> None:
         """Go to the instant at which the wall clock shows this time.
 
-        If it shows it twice or never, the choice is that of Go's `time.Date`: the wall time is first taken as
-        UTC; the offset then gives a guess, and the offset at that guess is used.
+        If the clock shows this time twice or never, the choice is that of Go's `time.Date`. It takes the wall
+        time as UTC, corrects it by the zone's offset at that instant, and uses the offset at the result.
         """
         as_utc = wall.replace(tzinfo=UTC)
         guess = as_utc - self._offset_at(as_utc)

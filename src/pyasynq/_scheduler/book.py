@@ -90,9 +90,9 @@ class EntryBook:
     ) -> Exception | None:
         """Read the stored ticks of entries, and continue their timetables; return an error, if any.
 
-        For a new entry, Redis stores since when its ticks count. Redis' time corrects `redis_time`.
+        For a new entry, Redis stores the time from which its ticks count. Redis' time corrects `redis_time`.
 
-        Each cluster node is asked separately: the time of one would be stale after waiting for another.
+        Each cluster node is asked separately: its time would be stale after a wait for other nodes.
         """
         by_node: defaultdict[str, list[ScheduleEntry]] = defaultdict(list)
         for entry in entries:

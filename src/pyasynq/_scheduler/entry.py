@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ID_DIGITS: Final = 32
 _NOT_OF_ENTRIES: Final = ("durable", "headers")
-"""Options left out of an entry's text form: encoded separately, or not possible for entries."""
+"""Options left out of an entry's text form: they are encoded separately, or entries cannot have them."""
 
 
 class ScheduleEntry(NamedTuple):
@@ -48,7 +48,7 @@ class ScheduleEntry(NamedTuple):
         return self.task.options.get("queue", DEFAULT_QUEUE)
 
     def build_tick_task(self, tick: datetime) -> Task:
-        """Build the task of a tick. Its id names entry and tick, unless the entry's options name one."""
+        """Build the task of a tick. Its id names entry and tick, unless the entry's options set a task id."""
         if "task_id" in self.task.options:
             return self.task
         return with_options(self.task, {"task_id": f"{self.id}:{int(tick.timestamp())}"})
@@ -71,7 +71,7 @@ def make_entry(entry_id: str, spec: str, task: Task, misfire: Misfire, location:
 
     Raises:
         CronError: for an invalid expression.
-        InvalidOptionError: for options that contradict each other, or have no meaning here.
+        InvalidOptionError: for options that contradict each other, or have no meaning for entries.
     """
     check_combination(task.options)
     check_unattended(task.options)
@@ -86,9 +86,9 @@ def new_entry(
 
 
 def entry_id(spec: str, task: Task, number: int, location: tzinfo = UTC) -> str:
-    """Compute the id of an entry: a hash of everything it enqueues, and of its number among equal ones.
+    """Compute the id of an entry: a hash of everything it enqueues, and of its number among equal entries.
 
-    The scheduler's zone is included if the expression depends on it, unless it is UTC.
+    The hash includes the scheduler's zone if the expression depends on it, and the zone is not UTC.
     """
     digest = hashlib.sha256()
     zone = _zone_text(location) if uses_location(spec) else ""
@@ -101,7 +101,7 @@ def entry_id(spec: str, task: Task, number: int, location: tzinfo = UTC) -> str:
         *map(str.encode, options),
         b"%d" % number,
     ):
-        # Prefixed with its length, no part can be mistaken for two.
+        # Each part is prefixed with its length, so that different parts never give the same bytes.
         digest.update(b"%d:" % len(part) + part)
     return digest.hexdigest()[:_ID_DIGITS]
 

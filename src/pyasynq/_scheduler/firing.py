@@ -117,7 +117,7 @@ class Firing:
             return await self._bind_middleware(entry, tick)(task)
 
     def _bind_middleware(self, entry: ScheduleEntry, tick: datetime) -> CallNext:
-        """Return the call that takes a task through all middleware into its queue."""
+        """Return the function that passes a task through all middleware, and enqueues it."""
 
         async def innermost(task: Task) -> TaskInfo:
             return await self._enqueue(entry, tick, task)

@@ -43,11 +43,11 @@ _FIRED_AT_ONCE: Final = 10
 
 _RETRY_SECONDS: Final = 1.0
 _IDLE_SECONDS: Final = 0.1
-"""Shortest pause in seconds after a round that fired nothing; keeps a mistake from making the ticker spin."""
+"""Shortest pause in seconds after a round that fired nothing, so that a bug cannot cause a busy loop."""
 
 _FORWARD_SECONDS: Final = 5.0
 _LEAST_FORWARD_SECONDS: Final = 0.25
-"""Shortest pause of the forwarder in seconds, whatever is due next."""
+"""Shortest pause of the forwarder in seconds, even if a task is due earlier."""
 _FORGET_INTERVAL: Final = 86_400.0
 
 
@@ -65,7 +65,7 @@ class SchedulerParts:
     calls: CallsInProgress
 
     async def begin(self, entries: list[ScheduleEntry]) -> Exception | None:
-        """Continue entries after their stored ticks, as `EntryBook.begin`; return an error, if any."""
+        """Continue entries after their stored ticks, as `EntryBook.begin` does; return an error, if any."""
         return await self.book.begin(entries, self.driver, self.redis_time, self.clock)
 
 
@@ -94,7 +94,7 @@ class Ticker(CallingService):
         """Whether a tick of this round failed because Redis could not be reached."""
 
     async def round(self) -> float:
-        """Fire the due ticks: of one entry in order, of several entries at the same time."""
+        """Fire the due ticks: entries in parallel, the ticks of one entry in order."""
         entries = self._entries()
         # An entry whose ticks cannot be read does not delay the others.
         failure = await self._parts.begin([entry for entry in entries if not entry.timetable.begun])

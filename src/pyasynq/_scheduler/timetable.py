@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pyasynq.config import Misfire
 
 LATENESS: Final = timedelta(seconds=60)
-"""Age up to which the last missed tick is fired although missed ones are skipped (`misfire="skip"`).
+"""Grace period: with `misfire="skip"`, the last missed tick is still fired if it is not older than this.
 
-Ticks are missed by an outage of Redis, a paused process, or a restart of the scheduler.
+Ticks are missed in an outage of Redis, while the process is paused, or at a restart of the scheduler.
 """
 
 _SLACK: Final = timedelta(seconds=TICK_SLACK_SECONDS)
@@ -27,7 +27,7 @@ TICKS_AT_ONCE: Final = 100
 
 
 class Due(NamedTuple):
-    """Ticks to fire now, the earliest first; `missed` is the last skipped tick."""
+    """Ticks to fire now, the earliest first; `missed` is the last of the skipped ticks, if any."""
 
     ticks: list[datetime]
     missed: datetime | None = None
@@ -109,7 +109,7 @@ class Timetable:
             self._go_to(now)
 
     def _skip(self, start: datetime, now: datetime) -> datetime | None:
-        """Return the last tick since the start that is too late to fire, or is replaced by a later one."""
+        """Return the last tick since `start` that is skipped: it is too old, or a later tick is fired."""
         last = self._schedule.last_between(start, now, anchor=self._anchor)
         if last is None or now - last > LATENESS:
             return last

@@ -139,7 +139,7 @@ class Attempt:
 
         Raises:
             TypeError: for a result that is neither bytes nor text; the attempt is not settled then.
-            ResultTooLargeError: for one above `max_result`; the attempt is not settled then either.
+            ResultTooLargeError: for a result larger than `max_result`; nor is the attempt settled then.
         """
         if not isinstance(result, bytes | str | None):
             raise TypeError(f"a result is bytes, text or None, not {type(result).__name__}; encode it first")
@@ -149,10 +149,10 @@ class Attempt:
     async def retry(self, error: BaseException | str, delay: Duration | None = None) -> None:
         """Settle: the attempt failed, and the task is retried, or archived when no retry is left.
 
-        As in a server: `is_failure` decides whether it spends a retry, and `retry_delay` when it is due,
-        unless a `delay` is given; an error that is, or was raised from, `SkipRetry`, `RevokeTask`, `Snooze`,
-        `Retry`, `Archive` or `Cancel` has the same effect as in a handler. A text is an error reported by
-        another program.
+        As in a server, `is_failure` decides whether a retry is spent. `retry_delay` decides when the task
+        runs again, unless a `delay` is given. `SkipRetry`, `RevokeTask`, `Snooze`, `Retry`, `Archive` and
+        `Cancel` have the same effect as in a handler, also as the cause of the error. An error given as text
+        was reported by another program.
 
         Raises:
             InvalidOptionError: for an invalid delay; the attempt is not settled then.
@@ -213,8 +213,8 @@ class Attempt:
             InvalidOptionError: for a duration above `max_lease` or under one second.
             RedisError: when Redis cannot be reached; the lease may have been extended.
 
-        and what settling raises, including TaskTimeoutError and TaskCanceledError. When the caller is
-        cancelled, it may have taken effect.
+        It also raises the errors of settling, such as TaskTimeoutError and TaskCanceledError. If the caller
+        is cancelled, the lease may have been changed.
         """
         if self._attempt.renewed:
             raise ServerStateError(
@@ -229,7 +229,7 @@ class Attempt:
             LeaseExpiredError: when this attempt does not own the task any more; nothing was written then.
             TypeError: when `data` is not bytes.
             ResultTooLargeError: when it is larger than `max_result`; nothing was sent.
-            RedisError: when Redis cannot be reached within the time-out, or refuses.
+            RedisError: when Redis cannot be reached within the timeout, or refuses the result.
         """
         attempt = self._attempt
         self._engine.sink.require_held(attempt)
@@ -238,7 +238,7 @@ class Attempt:
     def set_header(self, name: str, value: str | None) -> None:
         """Set a header of the task for its next attempts, or remove it with None; it does not wait.
 
-        `done`, `retry` and `archive` store it with the task, as far as they keep one.
+        `retry` and `archive` store it with the task; `done` does so if the task is kept (retention).
 
         Raises:
             InvalidOptionError: for a name or a value that is not text, and for too many bytes of headers.
@@ -351,7 +351,11 @@ class Attempts(Sequence[Attempt]):
 
 
 async def settle_leftovers(attempts: Attempts, engine: ConsumerEngine, error: BaseException | None) -> None:
-    """Settle the attempts that a `take` block left: put them back, or fail started ones with its error."""
+    """Settle the attempts that a `take` block left unsettled.
+
+    If the block raised an `Exception`, the attempts that it had started fail with it. The tasks of all other
+    attempts are put back.
+    """
     failed: list[asyncio.Future[bool | Exception]] = []
     rest = []
     for place, one in enumerate(attempts._attempts):  # noqa: SLF001 - the other half of the class

@@ -36,7 +36,7 @@ class ConsumerConfig:
     workers, and deletes expired ones.
     """
     strict_priority: bool = False
-    """Take from a queue only while all queues of higher priority are empty."""
+    """Whether to take from a queue only while all queues of higher priority are empty."""
     concurrency: int = 100
     """Maximum number of attempts held at once; further takes wait until one is settled."""
     max_lease: Duration = 43_200.0
@@ -44,12 +44,12 @@ class ConsumerConfig:
     retry_delay: RetryDelay | Duration = default_retry_delay
     """Delay before the next attempt: a function of `retried, error, task`, or a constant."""
     is_failure: Callable[[BaseException], bool] = _SERVER_DEFAULTS.is_failure
-    """False for an error that is retried without spending a retry."""
+    """Function of an error; returns False if the task is to be retried without spending a retry."""
     crash_limit: int = 3
     """Number of worker crashes after which a task is archived as poison, as `ServerConfig` says.
 
-    If its leases lapse without an extension, ten times as many in a row archive it. With a limit of 0 or 1,
-    the first lapse does.
+    If a task's leases lapse without an extension, it is archived after ten times as many lapses in a row.
+    With a limit of 0 or 1, it is archived at the first lapse.
     """
     shutdown_timeout: Duration = 8.0
     """Time that closing waits for attempts held in `take` blocks."""

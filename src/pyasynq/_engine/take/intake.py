@@ -126,7 +126,7 @@ class Intake:
 
     @property
     def _is_plain(self) -> bool:
-        """Whether no queue has limits or an order, and no suspect, lost reply or attempt to put back waits."""
+        """Whether no queue has limits or an order, no suspect runs alone, and nothing is to be cleared up."""
         return (
             not self.unclear
             and not self.unreadable
@@ -211,7 +211,7 @@ class Intake:
         return True
 
     def give_head_start(self, queue: str) -> None:
-        """Delay calls to a queue for a while, so that other servers first take tasks without a handler here."""
+        """Delay calls to a queue for a while: other servers first take the tasks without a handler here."""
         settings = self._parts.settings
         until = self._parts.clock.monotonic() + settings.unknown_memory
         self.board.give_head_start(queue, settings.unknown_head_start, until=until)
@@ -293,7 +293,7 @@ class Intake:
         return [call for call in self.unclear if self.board.ready_at(call.queue.name) <= now]
 
     def proofs_to_end(self) -> list[tuple[Attempt, Plan[bool]]]:
-        """Return the suspect whose solo run is to end, and the call that records this; an empty list for none.
+        """Return the suspect whose solo run is to end, and the call that records this; else an empty list.
 
         A solo run (a silence of the poison guard) ends when its time is used up and slots are free. The call
         records this on the task first: a later crash then does not prove that the suspect caused it. If the

@@ -83,7 +83,8 @@ class PoisonGuard:
     def due(self, crashes: int, taken: Iterable[Attempt], now: float) -> float:
         """Return the monotonic time from which a silence for a waiting suspect may begin.
 
-        If one of the taken attempts never ends, return the time at which the suspect may start alongside it.
+        If one of the taken attempts never ends, as `never_ends` judges, return the time at which the suspect
+        may start alongside it.
         """
         if self.never_ends(taken, now):
             return self._next_beside
@@ -92,7 +93,7 @@ class PoisonGuard:
         return now + max(0.0, wanted - self.saved(now)) / self._settings.silence_share
 
     def never_ends(self, taken: Iterable[Attempt], now: float) -> bool:
-        """Return whether one of these attempts has run for longer than the longest silence, and may never end."""
+        """Return whether one of these attempts has run for longer than the longest silence."""
         return any(now - attempt.started >= self._settings.silence_longest for attempt in taken)
 
     def advance(

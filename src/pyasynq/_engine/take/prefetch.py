@@ -116,7 +116,7 @@ class Prefetch:
         self.unlearnt, self._seconds = 0, 0.0
 
     def forget(self) -> None:
-        """Reset the moving average of durations to one second, until about 100 short tasks have ended."""
+        """Reset the moving average of durations to one second; about 100 short tasks lower it again."""
         self._mean = _LONGEST
         self.unlearnt, self._seconds = 0, 0.0
 

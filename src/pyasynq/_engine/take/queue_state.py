@@ -297,7 +297,7 @@ class QueueState(NamedTuple):
         return self._replace(phase=QueuePhase.FAILED, look_at=look_at)
 
     def slot_freed(self) -> QueueState:
-        """Return the state after a task of this server has ended: a queue that tasks hold back is asked now."""
+        """Return the state after a task of this server has ended: ask now if running tasks held it back."""
         return _open(self, self.watch) if self.phase in _HELD_BY_TASKS else self
 
     def asked(self, *, now: float) -> QueueState:

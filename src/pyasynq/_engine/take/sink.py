@@ -267,8 +267,8 @@ class Slots:
     def _begin_later(self) -> None:
         """Start waiting attempts in a later turn of the loop, once for all slots freed in this one.
 
-        If one call is sent at a time, one turn is added: outcomes leave in the next turn, and uvloop writes at
-        the end of that turn. A cluster needs one more turn, because an asyncio task for each node sends.
+        If one call is sent at a time, one turn is added: outcomes leave in the next turn, and uvloop writes
+        at the end of that turn. A cluster needs one more turn: each node has an asyncio task that sends.
         """
         if not self._begins_soon and self._prefetch.number and len(self._running) < self._concurrency:
             self._begins_soon = True
