@@ -123,7 +123,8 @@ def _runs_job(thread_id: int) -> bool:
 def format_blocking_stack(thread_id: int) -> str:
     """Return the stack that runs on a thread's event loop: user frames and what they called.
 
-    Frames below the loop's callback are left out, and pyasynq's unless there are no others.
+    Frames of the event loop itself are left out. Frames of pyasynq are also left out, unless no others
+    remain.
     """
     frames = _thread_frames(thread_id)
     frames = frames[_count_loop_frames(frames) :] or frames

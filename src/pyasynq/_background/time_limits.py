@@ -62,7 +62,8 @@ async def clear_loop(seconds: float) -> tuple[bool, list[str]]:
 
     When a loop is closed, asyncio waits without limit for tasks that ignore their cancellation, for
     asynchronous generators that do not close, and for threads of its executor.
-    Returns whether everything has ended, and the places of what has not, except those reported before.
+    Returns whether everything has ended, and the source lines of what still runs. Tasks that were reported
+    before are left out.
     """
     loop, left = asyncio.get_running_loop(), TimeLeft(seconds)
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -80,7 +81,7 @@ async def clear_loop(seconds: float) -> tuple[bool, list[str]]:
 
 
 async def _close_generators(seconds: float) -> list[str]:
-    """Close the loop's asynchronous generators; return the places of those that do not close in time."""
+    """Close the loop's asynchronous generators; return source lines of generators that do not close."""
     others = asyncio.all_tasks()
     closing = asyncio.ensure_future(asyncio.get_running_loop().shutdown_asyncgens())
     await asyncio.wait({closing}, timeout=seconds)

@@ -55,11 +55,11 @@ A broken connection is counted only if Redis then answers another call.
 
 
 class Aggregation:
-    """Makes one task of the members of a set. Its caller renews the set's deadline meanwhile.
+    """Turns the members of an aggregation set into one task. The caller renews the set's deadline meanwhile.
 
     Attributes:
-        can_be_cut: whether a cancellation stops the aggregation; False if the function runs in a thread,
-            and once Redis has been asked to end the set.
+        can_be_cut: whether a cancellation stops the aggregation. False if the function runs in a thread, and
+            after the call to Redis that ends the set.
         called_at: monotonic time at which the function was called; None while it does not run.
         thread_id: id of the thread that runs a plain function; 0 for none. Written by that thread, read by
             the loop.

@@ -81,7 +81,7 @@ class Take(Want):
         self._look()
 
     def drop(self, queue: str) -> None:
-        """Stop waiting for a queue that is not served any more; fail if it was the only one."""
+        """Stop waiting for a queue that is not served any more; fail if the take waits for no other queue."""
         self.unasked.discard(queue)
         if self.queues is not None:
             self.queues -= {queue}
@@ -332,7 +332,7 @@ class ConsumerSink:
         ]
 
     def require_held(self, attempt: Attempt) -> None:
-        """Raise unless the attempt still owns its task.
+        """Raise an error unless the attempt still owns its task.
 
         If its lease is lost, cancel the attempt and report the loss first.
         """

@@ -273,7 +273,7 @@ def _is_known_here(attempt: Attempt) -> bool:
 
 
 def _is_held_here(attempt: Attempt, receipt: Receipt, now: float) -> bool:
-    """Return whether an attempt runs under the lease of a receipt, as far as this process knows."""
+    """Return whether an attempt still has the lease of a receipt, as far as this process knows."""
     return (
         attempt.phase is Phase.RUNNING
         and not attempt.lost
@@ -284,7 +284,7 @@ def _is_held_here(attempt: Attempt, receipt: Receipt, now: float) -> bool:
 
 
 def _seconds_left(attempt: Attempt, now: float) -> int:
-    """Return the longest useful lease of an attempt, in whole seconds."""
+    """Return the longest useful lease of an attempt in whole seconds: until shortly after its deadline."""
     if math.isinf(attempt.deadline):
         return sys.maxsize
     return max(1, math.ceil(attempt.deadline + _SETTLE_SECONDS - now))

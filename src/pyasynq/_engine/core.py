@@ -456,7 +456,7 @@ class EngineCore:
             self.loop.call_soon_threadsafe(self._progress_writer.report, attempt)
 
     def report_trace(self, task: RunningTask, seconds: float, trace_id: str, span_id: str) -> None:
-        """Tell subscribers, such as metrics, which trace shows an attempt."""
+        """Emit an event with the trace id and span id of an attempt, which metrics store as an exemplar."""
         if self._events.wants(AttemptTraced):
             self._events.emit(
                 AttemptTraced(task.queue, task.message.type, seconds, task.waited, trace_id, span_id)

@@ -52,7 +52,8 @@ class Engine(EngineCore):
 
     Attributes:
         task_state: the value that the lifespan yielded.
-        finished: done when the server should shut itself down: burst, max_tasks, or stuck handlers.
+        finished: future that is done when the server should shut itself down: burst, max_tasks, or stuck
+            handlers.
         put_back: number of unfinished tasks that went back to their queues at shutdown.
         has_children: whether handlers with `executor="process"` run in child processes, or in this one.
     """
@@ -145,7 +146,7 @@ class Engine(EngineCore):
             self._aggregator.taking = False
 
     def close_when_idle(self) -> None:
-        """Take no more tasks, and finish when nothing runs."""
+        """Take no more tasks, and set `finished` when no task runs any more."""
         self.stop_taking()
         if self.ready:
             self._processor.close_when_idle()

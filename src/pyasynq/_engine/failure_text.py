@@ -115,7 +115,7 @@ def format_trace(error: BaseException, limit: int = 16_384) -> bytes:
 
 
 def log_trace(error: BaseException) -> str:
-    """Return the traceback for a log; a long one, such as that of an error with a long text, is shortened."""
+    """Return the traceback for a log; the middle of a long traceback is left out."""
     return shorten_middle(_format(error).rstrip("\n"))
 
 

@@ -36,7 +36,7 @@ _WORDS: Final = {
 
 
 def attach_outcome_log(events: Events) -> None:
-    """Log a line for each outcome: at INFO; a retry at WARNING and an archive at ERROR, with tracebacks.
+    """Log a line for each outcome: retries at WARNING and archives at ERROR, with tracebacks; others at INFO.
 
     While the logger is off at INFO, no event is built for a task that succeeds.
     """

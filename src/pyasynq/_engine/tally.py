@@ -174,7 +174,7 @@ class Tally:
                 receive(counts)
 
     def hand_to(self, receive: Callable[[Mapping[str, TypeCounts]], object]) -> None:
-        """Register a receiver of the vectors by queue and task type, which it must not change."""
+        """Register a function that receives the vectors by queue and task type, and must not change them."""
         self._receivers.append(receive)
 
     def listen(self, events: Events) -> None:

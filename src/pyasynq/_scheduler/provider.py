@@ -37,8 +37,8 @@ class ProviderCalls:
         """Call the provider; return its result as a list.
 
         Raises:
-            TimeoutError: when it does not return in time, or an earlier call has not returned yet.
-            Exception: what it raises.
+            TimeoutError: when the provider does not return in time, or has not returned from an earlier call.
+            Exception: the error that the provider raises.
 
         When the caller is cancelled, this does not wait for the provider.
         """

@@ -73,7 +73,7 @@ class Timetable:
         return self._done is not None
 
     def begin(self, ticks: EntryTicks, now: datetime) -> Learned:
-        """Continue after the ticks stored in Redis; return what a report needs.
+        """Continue after the ticks stored in Redis; return skipped and ignored ticks, to be reported.
 
         Called at the start and with each heartbeat.
         """

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 class Consumer:
     """Takes tasks from queues for the calling program, with leases, settling and recovery as in a server.
 
-    A consumer is for programs with their own main loop, or that forward tasks to other workers. Dashboards
-    show it as a server, and its held attempts as the server's workers. It belongs to one event loop and is
-    used once.
+    A consumer is for programs with their own main loop, and for programs that forward tasks to other workers.
+    Dashboards show it as a server, and its held attempts as the server's workers. It belongs to one event
+    loop and is used once.
 
     Args:
         url: where Redis is, such as `redis://localhost:6379/0`; or as for `Client`.
@@ -205,7 +205,7 @@ class Consumer:
         """Stop serving a queue: none of its tasks is handed out after this call.
 
         Held attempts continue and are settled as usual, and `find` still finds them. Calls that wait for
-        only this queue raise ConfigurationError; others wait for the rest of their queues.
+        only this queue raise ConfigurationError. Calls for several queues go on waiting for the others.
 
         Raises:
             ConfigurationError: when the consumer does not serve the queue, or serves no other.
@@ -216,24 +216,24 @@ class Consumer:
     async def find(self, queue: str, task_id: str, receipt: str, *, confirm: bool = True) -> Attempt:
         """Return the attempt of a receipt, leased out by any consumer, in any process.
 
-        An attempt that its holder has settled is still returned for 60 seconds, with a `verdict`: a resent
-        settle then gets the same answer as the first one. An ending without the holder is remembered for 10
-        minutes.
+        An attempt that its holder has settled is still returned for 60 seconds, with a `verdict`: if the holder
+        settles it again, it gets the same answer as before (idempotent). If the attempt ended in another way,
+        such as a timeout, the error that says so is raised for 10 minutes.
 
         Args:
             queue: queue of the task.
             task_id: id of the task.
             receipt: receipt of the attempt, as text.
-            confirm: False saves a call of Redis when this consumer has leased the attempt out and knows of
-                no later lease. Redis then checks the lease at the settle alone. When that raises
-                LeaseExpiredError, another consumer may have extended or settled the attempt: call `find`
-                again, with `confirm`.
+            confirm: False saves a call to Redis if this consumer has leased the attempt out and knows of
+                no later lease. Then Redis checks the lease only when the attempt is settled. If settling
+                raises LeaseExpiredError, another consumer may have extended or settled the attempt: call
+                `find` again, with `confirm`.
 
         Raises:
             TaskTimeoutError: when its deadline has passed.
             TaskCanceledError: when it was cancelled.
             LeaseExpiredError: when its lease has lapsed, or another worker has the task.
-            UnknownAttemptError: a LeaseExpiredError, when the attempt is forgotten.
+            UnknownAttemptError: a LeaseExpiredError, when Redis knows no such attempt any more.
             InvalidOptionError: for text that is not a receipt.
             ConfigurationError: for a queue that is not in the config.
             ServerStateError: when the consumer is not started, or closed.

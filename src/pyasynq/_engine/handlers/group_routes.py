@@ -30,7 +30,7 @@ class DeclaredAggregator:
     Attributes:
         pattern: pattern that matches the names of its groups; a `*` at the end matches any ending.
         call: takes a group's name and its tasks; returns a task or None, or an awaitable of it.
-        plain: the call blocks, so it is made in a thread.
+        plain: whether `call` is not a coroutine function; it may block, so it runs in a thread.
         rule: limits of its groups, unless the server's configuration overrides them.
         max_payload: maximum size of the payload of its tasks in bytes; None for the server's setting.
     """

@@ -81,7 +81,7 @@ class Route:
     Attributes:
         call: takes the task; returns the result (bytes, text or None), a control value (Snooze, Retry,
             Archive or Cancel), or an awaitable of it.
-        plain: the call blocks, so it is made in a thread.
+        plain: whether `call` is not a coroutine function; it may block, so it runs in a thread.
         rules: the rules that the handler was declared with.
         program: the handler as a child process finds it; None if `call` does not use a child process.
     """

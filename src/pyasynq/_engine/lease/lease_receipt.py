@@ -15,7 +15,9 @@ _SECOND: Final = re.compile("[0-9]{1,12}")
 
 
 class Receipt(NamedTuple):
-    """Proof of a lease. Its text has the token of the dequeue call, and two Unix times in whole seconds.
+    """Proof of a lease. Its text form has three parts: token, end of the lease, and deadline.
+
+    The two times are Unix times in whole seconds.
 
     A token names the dequeue call, not the attempt: all tasks of one call share it. With queue and id it
     names one attempt. A program that hands tasks of one take to several workers must bind its own receipts to

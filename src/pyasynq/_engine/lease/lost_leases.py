@@ -25,7 +25,7 @@ _LAST_LOOK_SECONDS: Final = 1.0
 
 
 class LostLeases:
-    """Asks Redis how a leased attempt ended before its lease is reported lost.
+    """Handler of lost leases: asks Redis how the attempt ended, and only then reports a loss.
 
     Args:
         parts: parts of the consumer; its settle queue reports lost attempts to this object from now on.

@@ -163,7 +163,10 @@ class Recovery:
         return decision
 
     async def _requeue_together(self, decisions: Sequence[_Decision]) -> list[int | Exception]:
-        """Carry out decisions in one pipeline; return the number of tasks of each, or an error."""
+        """Carry out decisions in one pipeline.
+
+        Return for each decision the number of recovered and archived tasks, or the error.
+        """
         plans: list[Plan[list[Recovered] | Settled]] = []
         for decision in decisions:
             if decision.back:

@@ -93,7 +93,7 @@ class SlotTable:
                     waiter.set_result(None)
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until no attempt holds a slot, for at most this many seconds; return whether that is so."""
+        """Wait until no attempt holds a slot; return False if that takes longer than this many seconds."""
         if not self._attempts:
             return True
         idle = asyncio.get_running_loop().create_future()

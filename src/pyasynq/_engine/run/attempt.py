@@ -77,7 +77,7 @@ class Attempt:
             `expect_renewals`, on the loop and in the heartbeat's thread, before each call with a claim.
         lease_end: Unix time at which the lease ends in Redis, by its last reply. Written with `lease_until`,
             read by the loop.
-        renewed: whether the heartbeat renews the lease; otherwise its holder may do it.
+        renewed: whether the heartbeat renews the lease; otherwise only its holder extends it.
         phase: the attempt's state. RUNNING is written by `begin`, SETTLING by the code that hands the attempt
             to the settle queue, ABANDONED by the shutdown. Also read by the heartbeat's thread.
         deadline: monotonic time at which the attempt is cancelled; infinity for never.
@@ -86,17 +86,17 @@ class Attempt:
             does. Also read by handler threads.
         cancelled_at: monotonic time of the first cancel; 0 before it, and if the handler may not start.
         lost: whether a reply of Redis showed that another worker has the task.
-        overdue_reported: seconds past its deadline when it was last reported.
+        overdue_reported: seconds past its deadline when it was last reported as overdue.
         task: asyncio task that runs the handler; None before and after. Written by the runner.
         on_cancel: called when a running attempt without an asyncio task is cancelled.
         settled: future of the settle: whether the outcome was written, or the error.
         verdict: how a leased attempt ended, once it is settled; None for the attempts of workers.
         size: size of the message, in bytes; 0 if no setting needs it.
-        pending_since: since when the task was pending, as Redis holds it: Unix time in nanoseconds, as text.
+        pending_since: time at which the task became pending, as text from Redis: Unix time in nanoseconds.
             None if that is not known, as after a lost reply. Written once by the intake.
         cells: counters of the queue, in which the end of the attempt is counted; None if nothing counts it.
             Written once by the intake.
-        started: monotonic time at which it began; until then, at which it was taken.
+        started: monotonic time at which it began; before the start, the time at which it was taken.
         started_at: Unix time at which it began.
         thread_id: id of the thread that has run a handler of this attempt last; 0 for none. Written by that
             thread, read by the loop.

@@ -133,7 +133,7 @@ def build_cause_ending(attempt: Attempt) -> Ending:
 
 
 def leaves_nothing(message: TaskMessage, ending: Ending) -> bool:
-    """Return whether an attempt succeeded and nothing of its task is kept, the usual ending."""
+    """Return whether an attempt succeeded and nothing of its task is kept (the usual case)."""
     return type(ending) is Succeeded and message.retention <= 0
 
 

@@ -57,7 +57,7 @@ class _Pause(NamedTuple):
 class Aggregator(Service):
     """Checks groups when the next one is due, or every few seconds; aggregates three of them in parallel.
 
-    Each aggregator also has one reserved slot, so that one whose calls hang does not block the others.
+    Each aggregator also has one reserved slot, so that a hanging aggregator does not block the others.
     A round only calls Redis: it renews the deadlines of the sets in work, and makes new sets. Aggregations
     run in asyncio tasks of their own. A group has one set at a time.
 

@@ -165,7 +165,7 @@ class Sender:
 
 
 def _find_server_error(results: Sequence[Any]) -> Exception | None:
-    """Return why Redis did not answer; None if it answered, or refused only some calls."""
+    """Return the error that shows that Redis did not answer; None if any call was answered or refused."""
     for result in results:
         if not isinstance(result, Exception) or isinstance(result, _CALL_ERRORS):
             return None

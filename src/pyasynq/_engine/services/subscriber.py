@@ -87,7 +87,7 @@ def cancellation_cause(token: str, request: CancelRequest | None, now: Instant) 
     does not belong to the published one.
 
     Args:
-        token: the running attempt's.
+        token: token of the running attempt.
         request: the request that is stored for the task.
         now: Redis' time.
     """

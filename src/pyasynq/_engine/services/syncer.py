@@ -47,8 +47,8 @@ class Syncer(Service):
     async def _try_all(self, *, patient: bool = True) -> Exception | None:
         """Retry all delayed outcomes together, then each blamed outcome alone; return an error, if any.
 
-        No more blamed outcomes are sent once Redis does not answer, or, unless `patient`, once the reply to
-        one of them was lost.
+        Stop sending blamed outcomes when Redis does not answer. Unless `patient`, also stop when the reply to
+        a blamed outcome is lost.
         """
         error = await self._try_together(self._parts.settles.take_delayed())
         for batch in self._parts.settles.take_blamed():

@@ -283,5 +283,5 @@ class Slots:
 
 
 def may_prefetch(config: ServerConfig, queues: Collection[str]) -> bool:
-    """Return whether tasks may be prefetched: with strict priority they would delay more urgent ones."""
+    """Return whether to prefetch: with strict priority, prefetched tasks would delay more urgent tasks."""
     return config.prefetch > 0 and (len(queues) == 1 or not config.strict_priority)
