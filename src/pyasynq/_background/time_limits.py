@@ -60,8 +60,8 @@ def report_place(task: asyncio.Task[Any]) -> str:
 async def clear_loop(seconds: float) -> tuple[bool, list[str]]:
     """End the tasks, generators and threads that handlers have left on the loop.
 
-    When a loop is closed, asyncio waits without limit for tasks that ignore their cancellation, for
-    asynchronous generators that do not close, and for threads of its executor.
+    When a loop is closed, asyncio waits without limit for tasks that ignore their cancellation. It also waits
+    for asynchronous generators that do not close, and for threads of its executor.
     Returns whether everything has ended, and the source lines of what still runs. Tasks that were reported
     before are left out.
     """

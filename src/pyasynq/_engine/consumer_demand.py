@@ -38,8 +38,8 @@ _AGE: Final = attrgetter("number")
 class Take(Want):
     """A pending `take` or `lease` call.
 
-    It ends when a round of dequeue calls has brought tasks, or when its wait has ended and each of its
-    queues has been asked at least once. Used by the event loop only.
+    It ends when a round of dequeue calls has brought tasks. Without tasks it ends after its wait, once each
+    of its queues has been asked. Used by the event loop only.
 
     Attributes:
         attempts: the attempts that it has received.

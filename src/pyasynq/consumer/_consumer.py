@@ -216,9 +216,9 @@ class Consumer:
     async def find(self, queue: str, task_id: str, receipt: str, *, confirm: bool = True) -> Attempt:
         """Return the attempt of a receipt, leased out by any consumer, in any process.
 
-        An attempt that its holder has settled is still returned for 60 seconds, with a `verdict`: if the holder
-        settles it again, it gets the same answer as before (idempotent). If the attempt ended in another way,
-        such as a timeout, the error that says so is raised for 10 minutes.
+        An attempt that its holder has settled is still returned for 60 seconds, with a `verdict`. If the
+        holder settles it again, the answer is the same as before (idempotent). If the attempt ended in
+        another way, such as a timeout, the error that says so is raised for 10 minutes.
 
         Args:
             queue: queue of the task.

@@ -20,8 +20,8 @@ class Receipt(NamedTuple):
     The two times are Unix times in whole seconds.
 
     A token names the dequeue call, not the attempt: all tasks of one call share it. With queue and id it
-    names one attempt. A program that hands tasks of one take to several workers must bind its own receipts to
-    queue, id and worker, for example by a signature.
+    names one attempt. A program that hands tasks of one take to several workers needs receipts of its own.
+    It must bind them to queue, id and worker, for example by a signature.
     """
 
     token: str

@@ -121,8 +121,8 @@ class Recovery:
     ) -> list[int | Exception]:
         """Recover the tasks that have not changed since they were read.
 
-        Queues share pipelines: a worker of 1,000 queues dies with tasks in hundreds of them, and a busy
-        worker that waits for one reply after the other needs many seconds.
+        Calls for several queues share a pipeline. A dead worker of 1,000 queues may leave tasks in hundreds
+        of them. A busy worker that waited for one reply after the other would need many seconds.
 
         Args:
             found: queues and their tasks; at most one crash or lapse is counted for each task.

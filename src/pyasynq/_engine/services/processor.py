@@ -31,9 +31,9 @@ _PAUSE_WATCH_SECONDS: Final = 5.0
 class Processor(Service):
     """Takes, starts and settles tasks. One round sends outcomes and dequeue calls in one pipeline.
 
-    While that pipeline is in flight, a second one may be sent, so that Redis and the handlers do
-    not wait for each other (double buffering). It is used only for plain queues that return as many tasks as
-    requested. Otherwise pipelines are sent one after another.
+    While that pipeline is in flight, a second one may be sent (double buffering). Then Redis and the handlers
+    do not wait for each other. It is used only for queues without limits and order that return as many tasks
+    as requested. Otherwise pipelines are sent one after another.
     """
 
     name = "processor"

@@ -54,8 +54,8 @@ ExemplarRow: TypeAlias = "tuple[float, float, str, str]"
 MetricRow: TypeAlias = "tuple[str, list[str], float | list[float] | dict[str, ExemplarRow]]"
 """One change of a metric, for JSON: name, label values, and a value.
 
-The value is a number, a list of a histogram's bucket counts and sum, or a dict that has a new exemplar of a
-histogram under the key `exemplar`.
+The value of a counter or gauge is a number. The value of a histogram is a list of its bucket counts and the
+sum of its observations, or a dict with a new exemplar under the key `exemplar`.
 """
 
 
