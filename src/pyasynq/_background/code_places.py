@@ -146,7 +146,7 @@ def build_timeout_error(
 
 
 def make_timeout_error(seconds: float | None, place: HandlerPlace) -> TaskTimeoutError:
-    """Make the error of a handler that timed out at a place; an empty place is left out."""
+    """Make the error of a handler that timed out; `place` is its source line, left out if empty."""
     error = TaskTimeoutError(seconds, place.line)
     if place.line:
         error.add_note(f"The handler was at:\n{place.stack}")

@@ -52,7 +52,10 @@ class DenialLog:
         """Services that had a call denied."""
 
     def take(self, service: str, error: RedisPermissionError, consequence: str) -> None:
-        """Record a denied call; warn unless this denial was reported. `consequence` ends the warning."""
+        """Record a denied call; warn unless this denial was reported.
+
+        `consequence` is the text at the end of the warning.
+        """
         now, reason = time.monotonic(), visible(error)
         if self._stop_listening is None:
             self._stop_listening = self._events.subscribe(RoundFinished, self._on_round_finished)

@@ -22,7 +22,7 @@ class RedisTime:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._is_estimated = type(clock).redis_now is SystemClock.redis_now
-        """Whether Redis' time is estimated, not given by a test's clock; stored, as each attempt reads it."""
+        """Whether Redis' time is estimated; False if a test's clock gives it. Stored for fast reads."""
         self._ahead = clock.now().timestamp - clock.monotonic()
 
     def learn(self, redis_now: Instant) -> None:

@@ -211,7 +211,7 @@ class ConsumerSink:
             )
 
     def give_back(self, queue: str | None = None) -> Sequence[Attempt]:  # noqa: ARG002 - as the protocol says
-        """Return no attempts: only unstarted ones are put back, and here every taken attempt has started."""
+        """Return no attempts: only unstarted attempts are put back, and a consumer has none."""
         return ()
 
     def serve(self, priorities: Mapping[str, int]) -> None:

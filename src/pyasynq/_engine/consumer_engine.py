@@ -233,7 +233,7 @@ class ConsumerEngine(EngineCore):
         return attempt
 
     async def drain(self) -> None:
-        """Wait for the renewed attempts to be settled, put the rest of them back, and stop all services.
+        """Wait for attempts of `take` to be settled, put unsettled ones back, and stop all services.
 
         Leased attempts are left alone: their holders may settle them through another consumer.
         """

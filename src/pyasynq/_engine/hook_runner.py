@@ -151,7 +151,7 @@ class HookRunner:
             await asyncio.sleep(0)
 
     async def close(self, left: TimeLeft) -> None:
-        """Wait at most 5 seconds for running and queued hooks, or until `left()` is 0; drop the rest."""
+        """Wait at most 5 seconds for running and queued hooks, or until `left()` is 0; then drop them."""
         until = time.monotonic() + min(HOOK_SECONDS, left())
         while self._running and (seconds := until - time.monotonic()) > 0:
             await asyncio.wait(self._running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

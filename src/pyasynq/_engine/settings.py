@@ -18,9 +18,9 @@ class EngineSettings:
     look_interval: float = 3.0
     """Interval in seconds of reading the state of all queues (a look), independent of Redis' reports."""
     own_slack: int = 5
-    """Seconds after the end of its lease at which a task of a pyasynq worker is recovered."""
+    """Seconds from the end of a task's lease to its recovery, if a pyasynq worker had the task."""
     foreign_slack: int = LEASE_GRACE_SECONDS
-    """Seconds after the end of its lease at which a Go worker's task is recovered; Go workers rely on it."""
+    """Seconds from the end of a task's lease to its recovery, if a Go worker, which relies on it, had it."""
     unleased_grace: float = 10.0
     """Seconds for which an active task must be seen without a lease before it is recovered."""
     held_poll: float = 5.0
@@ -32,10 +32,10 @@ class EngineSettings:
     loop_blocked_after: float = 1.0
     loop_blocked_again: float = 10.0
     overdue_after: float = 1.0
-    """Seconds past an attempt's deadline at which its handler, still running, is reported."""
+    """Seconds past an attempt's deadline at which a handler that still runs is reported as overdue."""
     overdue_again: float = 60.0
     stuck_grace: float = 10.0
-    """Seconds after their deadlines for which handlers may hold all slots."""
+    """Grace period in seconds after the deadlines of handlers that hold all slots; then the worker ends."""
     shutdown_margin: float = 0.4
     """Seconds that services and the lifespan may take beyond the timeouts of a shutdown."""
     exit_margin: float = 0.7
@@ -55,9 +55,9 @@ class EngineSettings:
     unknown_pause: float = 5.0
     """Seconds for which a task without a handler here is left to other servers."""
     unknown_memory: float = 60.0
-    """Seconds for which an idle server lets others go first at a queue with a task that it cannot handle."""
+    """Seconds for which an idle server delays its calls to a queue with a task that it cannot handle."""
     unknown_head_start: float = 2.0
-    """Delay in seconds of calls to a queue with a task that this server cannot handle.
+    """Delay in seconds of each call to a queue with a task that this server cannot handle.
 
     The delay is longer than an idle Go server's poll interval, 1.5 s.
     """

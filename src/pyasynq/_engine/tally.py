@@ -89,7 +89,7 @@ class Cell:
         self._waited: float | None = None
 
     def measure(self, attempt: Measured, now: float) -> None:
-        """Measure the newest success: a sample, which also stands for the unmeasured ones that follow."""
+        """Measure the newest success as a sample; it also counts for the unmeasured successes after it."""
         self._fill(self.succeeded - 1)
         self._run = now - attempt.started
         self._waited = attempt.waited

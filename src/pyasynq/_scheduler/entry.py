@@ -31,7 +31,7 @@ class ScheduleEntry(NamedTuple):
     """A periodic task of a scheduler.
 
     Attributes:
-        id: the same in every scheduler that has this entry.
+        id: id of the entry; the same in every scheduler that has it.
         spec: the cron expression.
         task: the task that each tick enqueues, with all options.
         timetable: its ticks.
@@ -116,10 +116,10 @@ def free_id(spec: str, task: Task, taken: Iterable[str], location: tzinfo = UTC)
 
 
 def option_texts(options: Mapping[str, object]) -> Iterator[str]:
-    """Yield options in Asynq's text form and order; skip those without one.
+    """Yield options in Asynq's text form and order; skip options that have no text form.
 
     Raises:
-        InvalidOptionError: for a duration longer than Go can hold.
+        InvalidOptionError: for a duration above Go's maximum (int64 nanoseconds).
     """
     settings = resolve_options(options)
     for name, (option, value_of) in _TEXTS.items():
@@ -133,7 +133,10 @@ def option_texts(options: Mapping[str, object]) -> Iterator[str]:
 
 
 def _zone_text(zone: tzinfo) -> str:
-    """Return text that identifies a zone in every process: its name, or its offsets if it has none."""
+    """Return a text for a zone that is the same in every process: from its name, else its UTC offsets.
+
+    It is empty for UTC.
+    """
     name = getattr(zone, "key", None)
     if not isinstance(name, str):
         months = [datetime(2024, month, 1, tzinfo=zone) for month in range(1, 13)]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyasynq.events import Events
 
 _FIRED_AT_ONCE: Final = 10
-"""Number of entries that fire at the same time; the driver has as many connections."""
+"""Maximum number of entries that fire at the same time; the driver has as many connections."""
 
 _RETRY_SECONDS: Final = 1.0
 _IDLE_SECONDS: Final = 0.1

@@ -135,7 +135,7 @@ class Timetable:
         self.leave_out(tick)
 
     def leave_out(self, tick: datetime) -> None:
-        """Record that this tick and those before it must not be fired."""
+        """Record that this tick and all earlier ticks must not be fired."""
         if self._done is None or tick > self._done:
             self._go_to(tick)
 

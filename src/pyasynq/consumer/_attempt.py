@@ -270,7 +270,7 @@ class Attempt:
 class SettledAttempt(Attempt):
     """A leased attempt that its holder has settled before; only its verdict is still known.
 
-    Settling it again in the same way succeeds; everything else raises AttemptSettledError.
+    Settling it again in the same way succeeds. Everything else, such as `extend`, raises AttemptSettledError.
     """
 
     __slots__ = ("_id", "_queue", "_receipt", "_verdict")

@@ -123,7 +123,7 @@ class Consumer:
     ) -> AsyncIterator[Attempts]:
         """Take up to `limit` tasks for a block: `async with consumer.take("reports") as attempts:`.
 
-        Their leases are renewed until they are settled. Unsettled ones go back to the front of their queue
+        Their leases are renewed until they are settled. Unsettled tasks go back to the front of their queue
         when the block ends. If the block raises an exception, the unsettled attempts that it had read from
         `attempts` fail with this exception, as in a handler. If the block is cancelled, they go back to the
         front too.

@@ -26,7 +26,7 @@ def log_levels() -> dict[str, Any]:
 
 
 def adopt_log_levels(levels: Mapping[str, Any]) -> None:
-    """Set the log levels of this process to those of another one."""
+    """Set the log levels of this process to the levels of another process."""
     logging.root.setLevel(levels["root"])
     for name, level in levels["loggers"].items():
         logging.getLogger(name).setLevel(level)

@@ -115,7 +115,7 @@ class Reports:
         threading.Thread(target=self._work, name="pyasynq-progress", daemon=True).start()
 
     def put(self, fields: dict[str, Any]) -> None:
-        """Accept a progress report, in place of an unsent one; blocks only while an earlier one is sent."""
+        """Accept a progress report, which replaces an unsent report; block only while another one is sent."""
         with self._news:
             self._newest = fields
             self._news.notify()

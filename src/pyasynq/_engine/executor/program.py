@@ -120,7 +120,7 @@ class Host:
             self._reports.flush()
 
     async def _get_state(self, hosted: Hosted, lifespans: AsyncExitStack) -> Any:
-        """Return the value that the lifespan yielded; it is entered before the first task that needs it."""
+        """Return the value that a handler's lifespan yielded; enter the lifespan before its first task."""
         owner, lifespan = hosted.__pyasynq_lifespan__()
         if id(owner) not in self._states:
             # Apps live as long as their modules.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 
 _LAST_LOOK_SECONDS: Final = 1.0
-"""Seconds that the end of a consumer waits for answers; an attempt without one counts as lost."""
+"""Timeout in seconds for Redis' answers when a consumer is closed; then the leases count as lost."""
 
 
 class LostLeases:

@@ -37,7 +37,7 @@ class RenewalResult(NamedTuple):
 
 
 class Renewal:
-    """Extends the leases of all attempts and finds the lost ones.
+    """Extends the leases of all attempts, and finds the attempts whose leases are lost.
 
     A lapsed lease is renewed only while the attempt waits to be settled: its handler has ended, so its
     outcome may still be written if no worker has taken the task. A lease that its holder renews (a consumer's

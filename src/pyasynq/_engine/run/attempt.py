@@ -81,7 +81,7 @@ class Attempt:
         phase: the attempt's state. RUNNING is written by `begin`, SETTLING by the code that hands the attempt
             to the settle queue, ABANDONED by the shutdown. Also read by the heartbeat's thread.
         deadline: monotonic time at which the attempt is cancelled; infinity for never.
-        deadline_at: the same as Unix time; None for never.
+        deadline_at: the deadline as Unix time; None for never.
         cause: why the attempt is being cancelled. It decides the outcome, regardless of what the handler then
             does. Also read by handler threads.
         cancelled_at: monotonic time of the first cancel; 0 before it, and if the handler may not start.
@@ -274,7 +274,7 @@ class Attempt:
         return encode_progress(TaskProgress(done, total, note, at))
 
     def build_timeout_error(self) -> TaskTimeoutError:
-        """Return the error for its timeout, with the limit and the handler's current line."""
+        """Return the timeout error of this attempt, with the limit and the handler's current line."""
         thread_id = self.thread_id if self.threads else None
         error = build_timeout_error(self.deadline - self.started, self.task, thread_id)
         error.is_deadline = self._ends_by_deadline

@@ -29,7 +29,7 @@ class _Delayed:
         keys: keys of the sorted sets.
         is_watched: whether Redis reports the next change of both keys.
         next_due: Unix time at which the next task is due; infinity for none.
-        due_at: the same as monotonic time; in the past if the queue is to be asked now.
+        due_at: `next_due` as monotonic time; in the past if the queue is to be asked now.
         reading: the queue's last processed `QueueReading`, or the error of reading it.
     """
 

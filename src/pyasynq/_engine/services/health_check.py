@@ -27,7 +27,7 @@ class HealthCheck(Service):
         self.stop_limit = parse_seconds("cancel_timeout", parts.config.cancel_timeout)
 
     async def round(self) -> float:
-        """Ping, and pass None or the error to the function; if it raises, the round has failed."""
+        """Ping Redis, and pass None or the error to the user's function; if that raises, the round fails."""
         error: BaseException | None = None
         try:
             await self._parts.driver.run(_ping())

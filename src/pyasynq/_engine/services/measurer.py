@@ -46,7 +46,7 @@ class Measurer(Service):
         tally.hand_to(self._receive)
 
     async def round(self) -> float:
-        """Report what was counted since the last round."""
+        """Report the counts since the last round."""
         now = self._parts.clock.monotonic()
         self._tally.take()
         self._report(now, max(0.0, now - self._due))

@@ -42,9 +42,9 @@ class Publisher(Service):
         self._lengths = parts.config.event_stream_lengths
         self._buffer: deque[tuple[str, bytes]] = deque()
         self._dropped: Counter[str] = Counter()
-        """Number of dropped events, by queue, that no `dropped` event has reported yet."""
+        """Number of dropped events, by queue, that no published `dropped` event has reported yet."""
         self._untold: Counter[str] = Counter()
-        """Number of dropped events, by queue, of which local subscribers have not been notified yet."""
+        """Number of dropped events, by queue, that no `EventsDropped` event has reported yet."""
         self._ended: dict[tuple[str, str], bytes] = {}
         """Encoded events of ended attempts, which are published when Redis has confirmed the outcome."""
         self._in_trouble = False

@@ -79,7 +79,7 @@ class QueueLook(Service):
         self._backoff = Backoff(longest=_RETRY_SECONDS)
 
     async def enter(self) -> None:
-        """Read all queues before other services start, so that these need not call scripts for empty ones."""
+        """Read all queues before other services start, which then call no scripts for empty queues."""
         # The first round gets the same error, and reports it.
         with contextlib.suppress(PyasynqError):
             self.first_rest = await self.round()
@@ -131,7 +131,7 @@ class QueueLook(Service):
     def _watch_moved(self, queues: Sequence[ServedQueue]) -> bool:
         """Have queues that moved to this node watched again, as the old node reports nothing more.
 
-        Return whether there are any.
+        Return whether any queue has moved.
         """
         is_found = False
         for queue in queues:

@@ -66,9 +66,9 @@ class Recoverer(Service):
         self._failures = QueueFailures(self, parts.clock)
         """Queues whose active tasks or leases could not be read."""
         self._refused = QueueFailures(self, parts.clock)
-        """Queues that could be read, but refused to have tasks put back."""
+        """Queues that could be read, but for which putting tasks back failed."""
         self._unread_since: dict[str, float] = {}
-        """Monotonic time since which the active tasks or leases of a queue cannot be read."""
+        """Monotonic time since which active tasks or leases cannot be read, by queue."""
         self._recovery = Recovery(
             RecoveryRules(
                 get_crash_limit=parts.crash_limit,

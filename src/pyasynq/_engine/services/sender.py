@@ -85,7 +85,7 @@ class Sender:
         """Send a parcel in pipelines and pass on the replies; return an error if Redis gave none.
 
         A queue whose own calls failed is skipped for a while, and reported. An outcome that Redis permanently
-        refuses is not an error: a failure is written in its place.
+        refuses is not an error: another outcome is written in its place.
         """
         began = self._parts.clock.monotonic() if self._parts.events.wants(ExchangeEnded) else None
         plans = parcel.plans

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.subscription import Subscription
 
 _SAME_CALL_SECONDS = 5
-"""Seconds within which a stored request counts as the same as one that was just published."""
+"""Maximum age in seconds of a stored request that counts as the request that was just published."""
 
 
 class Subscriber(Service):

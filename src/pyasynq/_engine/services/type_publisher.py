@@ -34,7 +34,7 @@ class TypePublisher(Service):
         self._refused: set[str] = set()
 
     async def round(self) -> float:
-        """Publish all types the first time, and later those that Redis no longer has."""
+        """Publish all types in the first round, and later the types that Redis no longer has."""
         driver, now = self._parts.driver, self._parts.clock.redis_now()
         missing = [*self._types]
         if self._is_published:

@@ -57,9 +57,9 @@ class SettleQueue:
         self._clock = clock
         self._redis_time = redis_time
         self._done: dict[str, list[Attempt]] = {}
-        """Fast path: attempts that succeeded and keep nothing, by queue."""
+        """Fast path, by queue: ended attempts that succeeded and keep nothing in Redis."""
         self._fresh: list[Entry] = []
-        """All other new outcomes."""
+        """New outcomes that have not been sent, except those in `_done`."""
         self._delayed: list[Entry] = []
         """Outcomes whose write failed, which wait for the syncer."""
         self._held: list[Entry] | None = None
@@ -70,7 +70,7 @@ class SettleQueue:
         self._in_flight = 0
         """Number of outcomes that were sent and not answered."""
         self.on_put: Callable[[], None] = lambda: None
-        """Called when there is something to send."""
+        """Called when there is an outcome to send."""
         self.on_lost: Callable[[Attempt], None] = self._emit_lost
         """Called with an attempt whose lease is lost."""
         self.last_error: Exception | None = None
@@ -82,7 +82,7 @@ class SettleQueue:
 
     @property
     def fresh(self) -> int:
-        """Number of new outcomes that have not been sent, without those that are held back."""
+        """Number of new outcomes that have not been sent, not counting outcomes that are held back."""
         return len(self._fresh) + sum([len(attempts) for attempts in self._done.values()])
 
     @property
@@ -168,7 +168,7 @@ class SettleQueue:
         return batches
 
     def take_delayed(self) -> list[Batch]:
-        """Remove the outcomes whose write failed, without blamed ones; return each as its own batch.
+        """Remove the outcomes whose write failed, except blamed outcomes; return each as its own batch.
 
         Outcomes without a valid lease keep waiting.
         """
@@ -293,7 +293,8 @@ class SettleQueue:
     def _take_done_batch(self, queue: str, attempts: list[Attempt]) -> Batch | None:
         """Return attempts that succeeded and keep nothing as a batch, and count them as in flight.
 
-        None if one has lost its lease: then they join the other new outcomes, which are checked one by one.
+        None if any attempt has lost its lease: then all of them join the other new outcomes, which are
+        checked one by one.
         """
         now = self._clock.monotonic()
         if [attempt for attempt in attempts if attempt.lost or now >= attempt.lease_until]:
@@ -308,7 +309,7 @@ class SettleQueue:
     def _take_sendable(self, entries: Iterable[Entry]) -> list[Entry]:
         """Return the outcomes that can be sent now, and count them as in flight.
 
-        Outcomes without a valid lease wait for the syncer; those of lost attempts are dropped.
+        Outcomes without a valid lease wait for the syncer. Outcomes of lost attempts are dropped.
         """
         now = self._clock.monotonic()
         sendable = []

@@ -23,7 +23,7 @@ class ChildFacts:
         url: URL of Redis; with the password, so it is sent through the socket and never logged.
         queues: the queues of which it may have tasks; these change while it runs.
         crash_limit: number of crashes at which a task is archived.
-        crash_limits: the same for task types with their own limit.
+        crash_limits: `crash_limit` by task type, for types with their own limit.
         archive_max_size: maximum number of archived tasks of a queue.
         archive_max_age: maximum age of archived tasks in seconds.
     """

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 _ACTIVE: Final = "active"
 _LOOK_SECONDS: Final = 1.0
-"""Longest interval in seconds of checks of the children's memory and limits, and metrics requests."""
+"""Longest interval in seconds between checks of the children: memory, time limits and metrics."""
 _PAUSE_SECONDS: Final = 5.0
 """Seconds between two checks from which this process was probably stopped, or the host suspended."""
 _INIT: Final = 1

@@ -48,7 +48,7 @@ class Vitals:
         events.subscribe(QueuesAsked, lambda event: self.note_queues(event.queues, event.unreachable))
 
     def note_queues(self, queues: int, unreachable: Iterable[str]) -> None:
-        """Record the number of queues that the worker asked, and the names of the unreachable ones."""
+        """Record the number of queues that the worker asked, and the names of the unreachable queues."""
         self.unreachable = tuple(unreachable)
         self.reachable = queues - len(self.unreachable)
 

@@ -74,7 +74,7 @@ class Intake:
         self._may_wait = False
         """Whether tasks may be prefetched (taken before they can start); False before the first reply."""
         self._overlap_from: int | None = None
-        """Number of free slots from which calls may overlap; None if they may not.
+        """Minimum number of free slots for a second call in flight; None if calls are sent one at a time.
 
         A cached copy of the sink's `Capacity.overlap_from`: `deliver` writes it, and it is read whenever an
         attempt ends.
@@ -439,7 +439,7 @@ class Intake:
             self._put_back(attempt)
 
     def _make_attempts(self, tasks: Iterable[DequeuedTask], call: Ask, now: float) -> list[Attempt]:
-        """Make attempts at the tasks, and record those that cannot be decoded."""
+        """Make an attempt of each task; record tasks that cannot be decoded."""
         home, queue, token, want = self._home, call.queue.name, call.token, call.want
         tally = self._parts.tally
         cells = None if tally is None else tally.cells(queue)

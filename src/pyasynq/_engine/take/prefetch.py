@@ -86,7 +86,7 @@ class Prefetch:
 
     @property
     def allowed(self) -> int:
-        """Maximum number of prefetched tasks, including those already waiting."""
+        """Maximum number of prefetched tasks, including the tasks that wait already."""
         if self._bytes >= self._most_bytes or self._mean >= self._span:
             return 0
         each = min(self._mean, self._mean_gap)

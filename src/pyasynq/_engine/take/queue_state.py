@@ -37,9 +37,9 @@ _LONGEST_GAP: Final = 0.25
 _AT_ONCE: Final = 4
 """Number of servers that ask at once after a report; the others wait a random delay."""
 _FIRST_LOOK: Final = 0.001
-"""Shortest delay of the other servers, in seconds."""
+"""Shortest delay in seconds of a server that does not ask at once after a report."""
 _LAST_LOOK: Final = 0.25
-"""Longest delay of the other servers, in seconds."""
+"""Longest delay in seconds of a server that does not ask at once after a report."""
 _LAST_LOOK_A_SERVER: Final = 0.01
 """Longest delay in seconds for each server in the estimate; the sum is at most `_LAST_LOOK`."""
 
