@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class LoopWatch:
     """Watchdog: compares the time of the last deadline sweep, which runs on the loop, with the present.
 
-    Created in the loop's thread. Another thread calls `check`, which emits its event there, because the
-    loop cannot while it is blocked.
+    Created in the loop's thread. Another thread calls `check`, and the event is emitted in that thread,
+    because a blocked loop cannot emit it.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyasynq")
 _PROGRAM: Final = "pyasynq._engine.executor.program"
 _LAST_WORDS_SECONDS: Final = 1.0
-"""Seconds to wait for the last messages of a dead child; other processes may hold its socket open."""
+"""Maximum seconds to wait for the last messages of a dead child, whose socket others may hold open."""
 _LOOK_SECONDS: Final = 0.05
 _LOCATE_SECONDS: Final = 0.2
 """Seconds to wait at a timeout for the handler's line; a handler that holds the GIL blocks the answer."""

@@ -58,7 +58,7 @@ class Aggregator(Service):
     """Checks groups when the next one is due, or every few seconds; aggregates three of them in parallel.
 
     Each aggregator also has one reserved slot, so that a hanging aggregator does not block the others.
-    A round only calls Redis: it renews the deadlines of the sets in work, and makes new sets. Aggregations
+    A round only calls Redis: it renews the deadlines of running sets, and makes new sets. Aggregations
     run in asyncio tasks of their own. A group has one set at a time.
 
     Attributes:

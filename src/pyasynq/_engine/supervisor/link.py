@@ -54,8 +54,8 @@ ExemplarRow: TypeAlias = "tuple[float, float, str, str]"
 MetricRow: TypeAlias = "tuple[str, list[str], float | list[float] | dict[str, ExemplarRow]]"
 """One change of a metric, for JSON: name, label values, and a value.
 
-The value of a counter or gauge is a number. The value of a histogram is a list of its bucket counts and the
-sum of its observations, or a dict with a new exemplar under the key `exemplar`.
+The value of a counter or gauge is a number. The value of a histogram is a list: its bucket counts, then the
+sum of its observations. A new exemplar is sent as a dict with the key `exemplar`.
 """
 
 

@@ -50,7 +50,7 @@ _PAUSE_SECONDS: Final = 5.0
 """Seconds between two checks from which this process was probably stopped, or the host suspended."""
 _INIT: Final = 1
 _MOST_DEATHS_TOLD: Final = 1_000
-"""Largest number of tasks of dead workers whose reports wait for a living child."""
+"""Maximum number of reports of dead workers' tasks that wait for a living child to call the hooks."""
 _LONGEST_RECOVERY: Final = 5.0
 """Seconds that the supervisor's exit waits for tasks to be recovered; then their leases must lapse."""
 _LEAST_RECOVERY: Final = 0.4

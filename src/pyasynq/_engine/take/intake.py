@@ -419,8 +419,8 @@ class Intake:
     def found(self, call: Ask, tasks: Sequence[DequeuedTask]) -> None:
         """Accept the tasks that a dequeue call took before its reply was lost, as far as there is room.
 
-        The others are put back in front of their queue. All are put back if half of their lease has passed,
-        or if nothing may be taken from the queue now.
+        Tasks without room are put back in front of their queue. All tasks are put back if half of their lease
+        has passed, or if nothing may be taken from the queue now.
         """
         self.unclear.remove(call)
         now = self._parts.clock.monotonic()
