@@ -269,7 +269,7 @@ class QueueBoard:
         self._servers = servers
 
     def changed(self, name: str, now: float = 0.0) -> bool:
-        """Record that Redis reported a change of a key; return whether a queue must be asked because of it."""
+        """Record that Redis reported a change of a key; return whether a queue must be asked now."""
         found = self._by_key.get(name)
         if found is None:
             return False
