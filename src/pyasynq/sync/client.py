@@ -57,8 +57,8 @@ class Client:
     event loop that uses it, so threads with a loop each may share it. The blocking one
     (`pyasynq.sync.Client`) may be shared by any number of threads. Signal handlers, destructors and log
     handlers may use it too; an exception that a signal handler raises during a call leaves the client usable.
-    After a fork, neither touches the sockets of the parent. Concurrent calls are batched, and may arrive in
-    any order. Close it, or use it as a context manager; a client that is never closed gives a
+    After a fork, neither client touches the sockets of the parent. Concurrent calls are batched, and may
+    arrive in any order. Close it, or use it as a context manager; a client that is never closed gives a
     `ResourceWarning`.
 
     Args:
@@ -69,8 +69,8 @@ class Client:
         middleware: the first one is the outermost; see `use`.
         clock: source of the current time, for process times.
         client_name: the name in `CLIENT LIST`.
-        publish_events: publish enqueues, for `Inspector.follow`: True keeps about the last 10,000 events of
-            each queue, a number about that many. It costs a round trip for each batch.
+        publish_events: publish an event for each enqueue, for `Inspector.follow`. True keeps about the last
+            10,000 events of each queue; a number keeps about that many. It costs a round trip for each batch.
 
     Raises:
         ConfigurationError: for a URL or a value that cannot work.
@@ -102,7 +102,7 @@ class Client:
         self._waits = BlockingTaskWaits(self._driver)
 
     def _connect(self, target: RedisTarget, **settings: Any) -> BlockingDriver:
-        """Make the driver; the test kit's clients override this."""
+        """Make the driver, which sends commands to Redis; the test kit's clients override this."""
         return BlockingDriver(target, **settings)
 
     def enqueue(
@@ -125,8 +125,9 @@ class Client:
 
         Raises:
             TaskIDConflictError: a task with this `task_id` exists in the queue.
-            DuplicateTaskError: the task is `unique`, another one holds the lock, and `on_duplicate` is to
-                raise, or is impossible: the holder is gone, or does not wait.
+            DuplicateTaskError: the task is `unique`, another task holds the lock, and `on_duplicate` is
+                `"raise"`. Also if `on_duplicate` cannot be carried out, because the holder of the lock is
+                gone or does not wait.
             InvalidOptionError: an invalid option or payload.
             UnknownOptionError: a misspelt option.
             PayloadTooLargeError: the payload is larger than `max_payload`; nothing was sent.
@@ -156,14 +157,15 @@ class Client:
         the tasks already sent stay in their queues.
 
         Args:
-            tasks: any iterable of tasks, also an async iterable for the asyncio client. It is read while
-                sending, by asyncio one chunk ahead, so a generator may yield more than fits into memory.
+            tasks: any iterable of tasks, also an async iterable for the asyncio client. It is read chunk by
+                chunk while tasks are sent (by asyncio one chunk ahead), so a generator may yield more tasks
+                than fit into memory.
             on_error: `"return"` returns the results also when tasks were lost.
             **shared: options for all of them, which override a task's own, one by one.
 
         Returns:
-            a result for each task in the order of the input, true if its payload will run. A task that is
-            less `durable` than requested is true as well, and its error is a `NotDurableError`.
+            a result for each task in the order of the input. A result is true if the task's payload will run.
+            That includes a task that is less `durable` than requested: its error is a `NotDurableError`.
 
         Raises:
             EnqueueManyError: tasks were refused, or may be lost; its `results` has the result of each. A task
@@ -191,9 +193,10 @@ class Client:
     def wait(self, queue: str, task_id: str, timeout: Duration | None = None) -> FinishedTask:
         """Wait until a task has ended: it succeeded, it failed for good, or it is gone.
 
-        A task that will be retried has not ended. Redis pushes each change of the task, and it is also
-        checked every second; any number of waits share one connection and one poll. While Redis is away, the
-        wait continues. When it is cancelled or times out, it leaves nothing behind.
+        A task that will be retried has not ended. Redis pushes a message when the task changes (client
+        tracking), and the client also polls every second. Any number of waits share one connection and one
+        poll. While Redis is away, the wait continues. A wait that is cancelled or times out leaves nothing
+        behind.
 
         Args:
             queue: the task's queue.
@@ -201,8 +204,8 @@ class Client:
             timeout: how long to wait; None is without limit, and 0 checks once.
 
         Returns:
-            how it ended. A task without retention is gone from Redis once it has succeeded, as is a deleted
-            one, or one that never existed: `TaskEnd.GONE` means any of these.
+            how it ended. `TaskEnd.GONE` means that the task is not in Redis: it succeeded and had no
+            retention, it was deleted, or it never existed.
 
         Raises:
             WaitTimeoutError: the task has not ended in time.
@@ -213,10 +216,10 @@ class Client:
         return self._waits.wait(queue, task_id, timeout)
 
     def result(self, queue: str, task_id: str, timeout: Duration | None = None) -> bytes | None:
-        """Wait until a task has ended, and return its handler's result, None if that was None.
+        """Wait until a task has ended, and return the result of its handler; None if that is None.
 
-        Only a task with `retention` has a result that can be read, and only for that long; the call fails
-        at once for one without.
+        The result can be read only if the task has `retention`, and only for that time. For a task without
+        `retention`, the call fails at once.
 
         Args:
             queue: the task's queue.
@@ -235,8 +238,8 @@ class Client:
     def use(self, middleware: ClientMiddleware) -> ClientMiddleware:
         """Add middleware around every enqueue from now on; the middleware added first is the outermost.
 
-        `def middleware(task, call_next)` returns `call_next(task)`, possibly called with another
-        task: one with more headers or other options. The task carries the call's options as its own. Tasks
+        `def middleware(task, call_next)` returns `call_next(task)`. It may pass on another task,
+        such as a copy with more headers or other options. The options of the call are part of the task. Tasks
         of `enqueue_many` pass through it one by one; the blocking client then also sends them one by one.
 
         Returns:
@@ -300,7 +303,7 @@ class Client:
     def _enqueue(
         self, task: Task, options: Mapping[str, object], gathered: BlockingGatheredCalls | None = None
     ) -> TaskInfo:
-        """Enqueue one task: by itself, or with the others of its `enqueue_many`."""
+        """Enqueue one task: alone, or together with the other tasks of the same `enqueue_many`."""
         now = self._clock.now()
         composed = compose_checked(task, options, now=now, max_payload=self._max_payload)
         if composed.settings.replicas:
@@ -329,7 +332,7 @@ class Client:
     def _bind_middleware(
         self, options: Mapping[str, object], gathered: BlockingGatheredCalls | None = None
     ) -> CallNext:
-        """Return the call that takes a task through all middleware into its queue."""
+        """Return a function that passes a task through all middleware and enqueues it."""
 
         def innermost(task: Task) -> TaskInfo:
             return self._enqueue(task, {}, gathered)

@@ -47,7 +47,7 @@ class Semaphore:
 
     A token belongs to the running task, and expires at the task's deadline, so that a crashed task does not
     hold it for ever.
-    There is no waiting: a handler that gets no token raises, and its task is retried. The server's
+    The semaphore never waits: a handler that gets no token raises, and its task is retried. The server's
     `is_failure` decides whether that spends a retry. All users of a scope must give the same `max_tokens`.
     The asyncio semaphore (`pyasynq.Semaphore`) belongs to the event loop that uses it. The blocking one
     (`pyasynq.sync.Semaphore`), for handlers that are plain functions, may be shared by threads. It connects
@@ -89,12 +89,13 @@ class Semaphore:
     def acquire(self, *, task_id: str | None = None, deadline: datetime | None = None) -> bool:
         """Take a token for the running task; return False when none is free.
 
-        A task that already holds a token gets False while all are taken; otherwise its deadline is set again.
+        While all tokens are taken, it returns False, even for a task that holds one. If a token is free and
+        the task already holds one, only its deadline changes.
         A call that is cancelled may have taken a token.
 
         Args:
-            task_id: the holder of the token, outside handlers.
-            deadline: aware time until which it is held; by default that of the attempt.
+            task_id: id under which the token is held; needed outside handlers.
+            deadline: aware time at which the token expires; by default the deadline of the attempt.
 
         Raises:
             ServerStateError: outside a handler, without a `task_id` and a `deadline`.
@@ -127,8 +128,8 @@ class Semaphore:
         An attempt that has lost its lease does not release the token of the attempt after it.
 
         Raises:
-            SemaphoreNotHeldError: when the task does not hold a token any more, or another attempt at it
-                does.
+            SemaphoreNotHeldError: when the task does not hold a token any more, or a later attempt at it
+                holds the token.
             ServerStateError: outside a handler, without a `task_id`.
             RedisError: when Redis cannot be reached within the timeout, or refuses.
         """
@@ -157,9 +158,9 @@ class Semaphore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Give the token back.
+        """Release the token.
 
-        A failure is only logged, since the work is done: the token expires by itself.
+        If that fails, the error is only logged, since the work is done: the token expires by itself.
         """
         try:
             self.release()

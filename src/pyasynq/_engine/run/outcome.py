@@ -204,8 +204,7 @@ _STRONGEST_FIRST = (RevokeTask | control.Cancel, SkipRetry | control.Archive, co
 def find_wish(error: BaseException) -> _Wish | None:
     """Return the control-flow exception that an error is, was raised from, or contains (exception group).
 
-    None if there is none. Of several, the first kind in this order is returned: revoke or cancel, archive,
-    retry, snooze.
+    None if there is none. The order of precedence is: revoke or cancel, archive, retry, snooze.
     A group of a Snooze and any other error is an ordinary failure.
     """
     chain = list(_chain(error))

@@ -66,7 +66,7 @@ class Recoverer(Service):
         self._failures = QueueFailures(self, parts.clock)
         """Queues whose active tasks or leases could not be read."""
         self._refused = QueueFailures(self, parts.clock)
-        """Queues that could be read, but for which putting tasks back failed."""
+        """Queues that could be read, and whose tasks could not be put back."""
         self._unread_since: dict[str, float] = {}
         """Monotonic time since which active tasks or leases cannot be read, by queue."""
         self._recovery = Recovery(

@@ -235,8 +235,8 @@ class TaskOperator(OperatorBase):
 
         Args:
             queue: queue of the task and of its copy.
-            task_id: id of the task to copy. Of its options, the copy has only headers, timeout, retries and
-                retention.
+            task_id: id of the task to copy. The copy has its headers, timeout, retries and retention, and no
+                other option of it.
             payload: payload of the copy; None to copy the payload of the task.
             key: name of this request (idempotency key). If the user has made a copy with it within a day,
                 that copy is returned, and nothing is enqueued.

@@ -56,13 +56,13 @@ class Operator(
     Args:
         target: where Redis is, as for `Client`.
         user: user on whose behalf calls are made, with permissions.
-        queues: patterns of the queues that are shown at all, whatever the user may see.
+        queues: patterns of the queues that are shown; all other queues are hidden, whatever the user may see.
         read_only: refuse every change.
         environment: name of the environment; in `production` operations need the typed number of tasks.
         redactor: replaces secrets; by default, values with the built-in names.
-        show: the user's own presentation of payloads and results in a format of the user's.
+        show: function that turns payloads and results in a custom format into readable text.
         types: task types of the user's application; they override types that workers have published.
-        timeout: seconds that one call may wait for Redis, with reconnecting and sending again.
+        timeout: maximum seconds of one call to Redis, including reconnecting and resending.
         clock: source of the present time.
 
     Raises:

@@ -50,7 +50,8 @@ class StepTasks(NamedTuple):
         queue: queue of the tasks.
         ids: ids of the tasks.
         state: state that the tasks must have; empty for any.
-        unwanted: ids that no longer match the query; if a move of one has begun, it is still completed.
+        unwanted: ids of tasks that no longer match the query. A move of such a task is completed only if it
+            has begun.
     """
 
     queue: str
@@ -64,9 +65,9 @@ class StepProgress(NamedTuple):
 
     Attributes:
         number: number of the step.
-        position: number of tasks before the step.
+        position: number of the operation's tasks that precede the step.
         kept: bytes of messages that are kept for undo.
-        hints: positions of the step's pending tasks in their list.
+        hints: positions of the step's pending tasks in the pending list.
         is_repeated: whether another process has made the step without recording it.
     """
 
@@ -78,10 +79,10 @@ class StepProgress(NamedTuple):
 
 
 class Acts:
-    """Performs the steps of one operation.
+    """Performer of the steps of one operation.
 
     Args:
-        doors: the connections.
+        doors: connections to Redis.
         info: the operation.
         options: options of its act.
     """
@@ -94,7 +95,7 @@ class Acts:
         self._limits = self._door.limits()
 
     def size_limit(self, size: int) -> int:
-        """Return the largest size of a step, at most `size`."""
+        """Return the maximum number of tasks in a step: `size`, or fewer if the act or the rate limits it."""
         if self._info.act is Act.ARCHIVE:
             size = min(size, self._limits.max_size)
         if self._info.act is Act.MOVE:

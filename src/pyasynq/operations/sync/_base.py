@@ -1,8 +1,8 @@
 # Generated from src/pyasynq/operations/operator/_base.py by tools/unasync.py; change that file and run `make sync`.
 """The mechanism below all methods of `Operator`: permission, call, redaction, audit, in this order.
 
-A class that derives from `OperatorBase` has each of its public methods wrapped when the class is made, so
-that no method can forget a check. A method without a row in `pyasynq.operations.verbs` is an error then.
+Each public method of a subclass of `OperatorBase` is wrapped when the class is defined, so that no method can
+omit a check. If a method has no row in `pyasynq.operations.verbs`, the definition raises `TypeError`.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _REFUSALS: Final = (
 
 
 class OperatorBase:
-    """The operator's user and connections; its methods are in the classes that derive from this one."""
+    """Base class of `Operator`: its user and connections. Subclasses have the methods."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Wrap each public method of the class in the checks of its row."""
+        """Wrap each public method of the class in the checks that its row in the table of verbs requires."""
         super().__init_subclass__(**kwargs)
         for name, method in list(vars(cls).items()):
             if not name.startswith("_") and inspect.isfunction(method):
@@ -112,20 +112,20 @@ class OperatorBase:
 
     @property
     def access(self) -> Access:
-        """Rights of the user through this operator; for menus and buttons, never instead of the check."""
+        """Permissions of the user through this operator, to show or hide buttons; calls are still checked."""
         return self._access
 
     @property
     def audit_is_in_log_only(self) -> bool:
         """Whether the Redis user may not write the audit, so that it goes to the log `pyasynq.audit` alone.
 
-        False until the first entry was refused.
+        It is False until Redis has refused the first entry.
         """
         return self._recorder.is_in_log_only
 
     @property
     def address(self) -> str:
-        """Where Redis is, without the password."""
+        """Address of Redis, without the password."""
         return self._doors.inspector.address
 
     @property
@@ -152,7 +152,7 @@ class OperatorBase:
         return present(data, form, task_type=task_type, show=self._show, redactor=self._redactor)
 
     def for_user(self, user: User) -> Self:
-        """Return an operator for another user on the same connections; only closing this one closes them."""
+        """Return an operator for another user on these connections, which its own `close` leaves open."""
         other = type(self).__new__(type(self))
         other._doors = self._doors  # noqa: SLF001 - of the same class
         other._show = self._show  # noqa: SLF001 - as above
@@ -164,12 +164,12 @@ class OperatorBase:
         return other
 
     def note_refused_request(self, request: str, why: str, *, queues: tuple[str, ...] = ()) -> None:
-        """Record in the audit that an interface, such as the dashboard, refused a change by itself.
+        """Record in the audit that an interface, such as the dashboard, has refused a change before any call.
 
         Args:
             request: method and path of the request, such as `POST /queues/emails/pause`.
-            why: why it was refused, such as that another site has sent it (CSRF).
-            queues: queues that it concerns; empty if that is not known.
+            why: reason for the refusal, such as that another site has sent the request (CSRF).
+            queues: queues that the request concerns; empty if they are not known.
         """
         now = self._doors.clock.now().to_datetime()
         entry = describe_request(self.user, request, queues, self._redactor, now=now)
@@ -186,7 +186,7 @@ class OperatorBase:
             raise
 
     def _change(self, call: OperatorCall, method: Callable[..., Any]) -> Any:
-        """Make a call that changes something; write its intent to the audit before, and its result after."""
+        """Make a call that changes something; write an audit entry before it, and its result afterwards."""
         began = time.monotonic()
         entry = self._begin_entry(call)
         position = self._recorder.begin(entry)
@@ -206,7 +206,7 @@ class OperatorBase:
         return result
 
     def _note_stream(self, call: OperatorCall, items: Any) -> Iterator[Any]:
-        """Yield the items of a stream; write an audit entry before, and the number of items after it."""
+        """Yield the items of a stream; write an audit entry before, and the number of items afterwards."""
         began = time.monotonic()
         entry = self._begin_entry(call)
         position = self._recorder.begin(entry)

@@ -54,7 +54,7 @@ class Door(Inspector):
         since: datetime | None,
         until: datetime | None,
     ) -> dict[str, ErrorReport]:
-        """Return the error reports of queues, many in one pipeline to each node; raise the first error."""
+        """Return the error reports of queues, read in pipelines for each node; raise the first error."""
         check_whole("scan", scan, 1)
         sizes = self.state_counts(queues, inspecting.reports.parse_error_state(state))
         reports: dict[str, ErrorReport] = {}
@@ -76,7 +76,7 @@ class Door(Inspector):
         """Return the number of tasks of a state by queue; None for a queue that cannot be counted.
 
         Raises:
-            RedisUnavailableError: Redis could be reached for no queue.
+            RedisUnavailableError: Redis could not be reached for any queue.
         """
         outcomes: list[CollectionCount | Exception] = []
         for part in chunks(queues):
@@ -117,13 +117,13 @@ class Door(Inspector):
         return self._driver.places
 
     def now(self) -> Instant:
-        """Return the present by the operator's clock."""
+        """Return the present time of the operator's clock."""
         return self._now()
 
     def redis_now(self) -> Instant | None:
-        """Return the present for scripts; None means Redis' own clock."""
+        """Return the present time for scripts; None means that a script uses Redis' own clock."""
         return self._clock.redis_now()
 
     def limits(self) -> ArchiveLimits:
-        """Return the size and age limits that archives have."""
+        """Return the maximum size and age of archives."""
         return self._limits()

@@ -39,7 +39,7 @@ class Doors:
 
     @property
     def sweep(self) -> Sweep:
-        """The cached reader of all queues (sweep); made when it is first needed."""
+        """Cached reader of all queues (sweep); made at the first access."""
         if self._sweep is None:
             from pyasynq.operations.sync.sweep import Sweep  # noqa: PLC0415 - most commands need no sweep
 
@@ -48,7 +48,7 @@ class Doors:
 
     @property
     def client(self) -> Client:
-        """The client that enqueues; made when it is first needed."""
+        """Client that enqueues tasks; made at the first access."""
         if self._closed:
             raise ClientClosedError("the operator has been closed")
         if self._client is None:
@@ -60,7 +60,7 @@ class Doors:
         return self._client
 
     def read_secrets(self) -> None:
-        """Read which fields the workers declare as secret, unless they were read within the last minute.
+        """Read the secret fields that workers have declared; keep them for a minute before the next read.
 
         Raises:
             RedisError: Redis cannot be reached, so nothing may be shown.

@@ -61,8 +61,8 @@ class OperationRunner:
     Args:
         doors: the connections.
         operation: id of the operation.
-        redactor: redacts a task before it is tested against the operation's query again.
-        progress: callback after each step.
+        redactor: redacts tasks before they are tested against the operation's query again.
+        progress: callback that is called after each step with the state of the operation.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class OperationRunner:
         self._hints: Hints | None = None
 
     def run(self) -> OperationInfo:
-        """Run the operation while this process holds its lease; return its record afterwards."""
+        """Run the operation while this process holds its lease; return the operation's state afterwards."""
         info: OperationInfo = self._door.operation(self._operation)
         self._fence = self._door.run(
             take_operation(self._operation, secrets.token_hex(8), now=self._door.redis_now())
@@ -149,7 +149,7 @@ class OperationRunner:
             self._facts = match_facts(self._door.now(), servers)
 
     def _advance_once(self) -> bool:
-        """Make one step and record it; return whether another may follow."""
+        """Make one step and record it; return whether to go on with the next step."""
         chunk = self._find_next_tasks()
         if chunk is None:
             self._note(OperationState.DONE)
@@ -202,7 +202,10 @@ class OperationRunner:
         return StepTasks(queue, ids, state)
 
     def _place(self, chunk: StepTasks, failures: int) -> StepTasks:
-        """Find the list positions of pending tasks; return the part of a step that one call can remove."""
+        """Find the positions of pending tasks in their list; return the tasks that one call can remove.
+
+        These are the first tasks of the step, as many as fit.
+        """
         queue, ids, *_ = chunk
         left = {task_id for name, task_id, _ in self._tasks[self._position :] if name == queue}
         self._placed, self._places = queue, self._door.run(find_places(queue, left))
@@ -239,7 +242,7 @@ class OperationRunner:
         return self._acts.size_limit(self._size)
 
     def _step(self, chunk: StepTasks) -> Stepped:
-        """Act on the tasks of a step that still match the query; report the others as changed in the result.
+        """Act on the tasks of a step that still match the query; report all other tasks as `changed`.
 
         The script itself tests queue, id and state.
         """
@@ -272,7 +275,7 @@ class OperationRunner:
         return {task.id for task in found if query.matches(task, self._facts)}
 
     def _count(self, queue: str, ids: Sequence[str], stepped: Stepped) -> None:
-        """Add the results of a step to the totals; a repeated step counts the tasks of its first run."""
+        """Add the results of a step to the totals; a repeated step adds the results of its first run."""
         self._done += stepped.done
         # The ledger of an unrecorded step counts the tasks that no longer matched, but does not name them.
         untold = self._unnoted and self._act is not Act.UNDO

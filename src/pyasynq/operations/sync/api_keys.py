@@ -57,8 +57,8 @@ class ApiKeyOperator(SearchOperator):
             name: name of the program or its owner.
             scopes: names of its scopes, see `pyasynq.operations.SCOPES`.
             patterns: patterns of the queues that it may use.
-            expires_in: time after which it ends; None for never.
-            rate: requests that it may send over all instances, such as `50/s+10`; None for any number.
+            expires_in: time after which the key expires; None for never.
+            rate: rate limit of its requests over all instances, such as `50/s+10`; None for no limit.
             reason: why, for the audit.
 
         Raises:
@@ -87,7 +87,7 @@ class ApiKeyOperator(SearchOperator):
 
         Args:
             key_id: id of the key, which stays.
-            overlap: time for programs to switch to the new text; 0 ends the former one at once.
+            overlap: time for which the former secret stays valid, so that programs can switch; 0 for no time.
             reason: why, for the audit.
 
         Raises:

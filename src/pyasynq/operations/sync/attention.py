@@ -26,9 +26,9 @@ class AttentionOperator(OperatorBase):
     """The operator's methods about attention: findings and their snoozes."""
 
     def attention(self, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> Attention:
-        """Return the findings that need attention, the most severe first; snoozed ones are separate.
+        """Return the findings that need attention, the most severe first; snoozed findings are separate.
 
-        The findings come from the last reading (sweep) of all queues, which all viewers of a process share.
+        The findings come from the last sweep (reading of all queues), which all viewers of a process share.
         Sweeps are at least two seconds apart and take at most 2 % of Redis' time. Findings about Redis are
         for users who may see Redis' reports about itself.
 
@@ -51,10 +51,10 @@ class AttentionOperator(OperatorBase):
 
         Args:
             detector: `AttentionFinding.detector`.
-            queue: `AttentionFinding.queue`; for a finding without a queue the user needs all queues.
+            queue: `AttentionFinding.queue`; if it is empty, the user needs the permission for all queues.
             subject: `AttentionFinding.subject`.
             duration: for how long, at most 30 days.
-            reason: why it needs no attention until then, at most 200 characters.
+            reason: why the finding needs no attention until then, at most 200 characters.
 
         Raises:
             InvalidOptionError: for an unknown detector, a blank or long reason, or a wrong duration.
@@ -86,10 +86,10 @@ class AttentionOperator(OperatorBase):
         return self._inspector.run(snoozes.remove_snooze(finding_id(detector, queue, subject)))
 
     def set_wait_objective(self, queue: str, objective: Duration | None, *, reason: str = "") -> None:
-        """Set how long the next task of a queue may be pending; None removes the objective.
+        """Set how long the next task of a queue may be pending (service level objective); None removes it.
 
-        A queue that is over its objective is a finding. The default objective is the one of `Thresholds`,
-        five minutes.
+        A queue whose next task is pending for longer is reported as a finding. The default is the objective
+        in `Thresholds`, five minutes.
 
         Raises:
             InvalidOptionError: for a duration that is not above 0.

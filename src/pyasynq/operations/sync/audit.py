@@ -42,7 +42,8 @@ class AuditOperator(OperatorBase):
     ) -> AuditPage:
         """Return the entries of refused calls; arguments and result are as for `audit`.
 
-        At most ten a minute of one user and address have an entry; `more` counts the others.
+        At most ten refused calls a minute of the same user and address have an entry; its field `more` counts
+        further ones.
         """
         return self._read_page(read_refused, filters, cursor, limit)
 

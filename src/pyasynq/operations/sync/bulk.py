@@ -60,13 +60,13 @@ class BulkOperator(OperatorBase):
     def run_all_tasks(
         self, queue: str, state: TaskState | str, *, group: str = "", reason: str = ""
     ) -> BulkResult:
-        """Put all scheduled, retry or archived tasks, or those of a group, at the end of the queue."""
+        """Put all scheduled, retry or archived tasks, or all tasks of a group, at the end of the queue."""
         return self._inspector.run_all(queue, state, group=group)
 
     def archive_all_tasks(
         self, queue: str, state: TaskState | str, *, group: str = "", trim: bool = False, reason: str = ""
     ) -> BulkResult:
-        """Archive all pending, scheduled or retry tasks, or those of a group.
+        """Archive all pending, scheduled or retry tasks, or all tasks of a group.
 
         Raises:
             ArchiveFullError: without `trim`, when older archived tasks would be deleted to make room.
@@ -76,7 +76,7 @@ class BulkOperator(OperatorBase):
     def delete_all_tasks(
         self, queue: str, state: TaskState | str, *, group: str = "", reason: str = ""
     ) -> BulkResult:
-        """Delete all tasks of a state that is not active, or those of a group, and release their locks."""
+        """Delete all tasks of a state other than active, or all tasks of a group, and release their locks."""
         return self._inspector.delete_all(queue, state, group=group)
 
     def import_tasks(
@@ -85,17 +85,17 @@ class BulkOperator(OperatorBase):
         """Enqueue tasks with ids of their own, each at most once; return the outcome.
 
         After an error the same call may be made again: tasks that arrived before are counted as existing,
-        also if they have ended meanwhile.
+        even if they have ended meanwhile.
 
         Args:
             queue: the queue, which need not exist yet.
-            tasks: as `parse_task_line` reads them, or others with a `task_id`.
+            tasks: tasks that `parse_task_line` has read, or other tasks with a `task_id`.
             once_for: time for which the ids are remembered, to skip duplicates.
             reason: why, for the audit.
 
         Raises:
             InvalidOptionError: a task has no `task_id`, or contains the mask of a redacted secret.
-            RedisError: Redis cannot be reached; some of the tasks may be there.
+            RedisError: Redis cannot be reached; some of the tasks may have been enqueued.
         """
         from pyasynq.operations.importing import count_results  # noqa: PLC0415 - most calls need none
 

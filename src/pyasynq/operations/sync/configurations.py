@@ -41,19 +41,19 @@ class ConfigurationOperator(SearchOperator):
         return [one for one in read if one is not None]
 
     def type_configurations_version(self) -> int:
-        """Return the highest version so far, of deleted configurations too: each change raises it."""
+        """Return the highest version of all configurations, including deleted ones; each change raises it."""
         return self._inspector.run(read_newest_version())
 
     def type_configuration(self, queue: str) -> TypeConfiguration | None:
-        """Return the configuration of a task type, which has the name of its queue; None without one."""
+        """Return the configuration of the task type with the name of this queue; None if there is none."""
         found = self._inspector.run(read_configurations([queue]))
         return _decode(queue, *found[queue]) if queue in found else None
 
     def type_configuration_versions(self, queue: str) -> list[TypeVersion]:
         """Return the newest 20 versions of a task type's configuration, with author and time, newest first.
 
-        They are kept for 400 days after the last change, also if the type was deleted. The present version
-        is always among them; who made it is not known if its record was lost.
+        The versions are kept for 400 days after the last change, even if the type was deleted. The current
+        version is always included; its author and time are unknown if the record of the change was lost.
         """
         from pyasynq.operations.type_configurations import TypeVersion, decode_version  # noqa: PLC0415 - most calls need none
 
@@ -74,13 +74,14 @@ class ConfigurationOperator(SearchOperator):
         Equal content changes nothing, and keeps the version.
 
         Args:
-            queue: the name.
+            queue: name of the type and of its queue.
             content: the configuration; the task service checks it.
-            expected: change it only if it has this version, 0 if it is to be new; None changes any.
+            expected: version that the configuration must have for a change (compare-and-set); 0 if it must
+                not exist, None for any version.
             reason: why, for the audit.
 
         Raises:
-            ConfigurationChangedError: it has another version.
+            ConfigurationChangedError: the configuration has another version.
             InvalidOptionError: for content that is not JSON or too large, and above 2,000 types.
         """
         from pyasynq.operations.type_configurations import TypeConfiguration, encode_content  # noqa: PLC0415 - most calls need none
@@ -99,7 +100,7 @@ class ConfigurationOperator(SearchOperator):
         """Delete the configuration of a task type; its tasks and the limits of its queue stay.
 
         Raises:
-            ConfigurationChangedError: it has another version than the expected one, or there is none.
+            ConfigurationChangedError: the configuration has another version, or does not exist.
         """
         self._note(queue, b"")
         version = self._write(queue, b"", expected)

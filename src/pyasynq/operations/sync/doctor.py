@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DoctorOperator(OperatorBase):
-    """Examines Redis and repairs damage, as `pyasynq.doctor.Doctor`, in connections of its own."""
+    """Examines Redis and repairs damage with `pyasynq.doctor.Doctor`, through separate connections."""
 
     def examine(
         self,
@@ -31,9 +31,10 @@ class DoctorOperator(OperatorBase):
         """Look for damage, and change nothing; each finding describes the effect of `repair`.
 
         Args:
-            queues: queues to examine; None is all, and for a user who sees all, also Redis and the servers.
+            queues: queues to examine. None means all queues; if the user sees all queues, also Redis and the
+                servers are examined.
             pause: seconds between the two checks that confirm each finding.
-            archive_max_size: how many archived tasks a queue keeps, as in `ServerConfig`.
+            archive_max_size: maximum number of archived tasks in a queue, as in `ServerConfig`.
             unowned_locks: also find locks whose task is gone or has another lock.
 
         Raises:
@@ -53,13 +54,14 @@ class DoctorOperator(OperatorBase):
         unowned_locks: bool = False,
         reason: str = "",
     ) -> Examination:
-        """Examine again, and repair the damage found; return the repairable findings, with what was repaired.
+        """Examine again, and repair the damage found; return the repairable findings and what was repaired.
 
         Args:
-            queues: queues to repair; None is all, and for a user who may do that, also Redis and the servers.
-            kinds: the kinds to repair; all of them if empty.
+            queues: queues to repair. None means all queues; if the user may repair all queues, also Redis and
+                the servers are repaired.
+            kinds: kinds of findings to repair; empty for all kinds.
             pause: as for `examine`.
-            archive_max_size: as for `examine`; an archive above it is trimmed only if it is given.
+            archive_max_size: as for `examine`; larger archives are trimmed only if it is given.
             unowned_locks: as for `examine`.
             reason: why, for the audit.
 

@@ -157,7 +157,7 @@ class OperationOperator(SearchOperator):
         return self._create(act, scope, tasks, options, reason=reason, key=key, request=request)
 
     def operations(self, limit: int = 50) -> list[OperationInfo]:
-        """Return the newest operations, as far as the user sees all their queues."""
+        """Return the newest operations whose queues the user sees all."""
         names = (self._inspector.run(list_operations()))[:limit]
         plans = [read_operation(name) for name in names]
         found = []
@@ -216,7 +216,7 @@ class OperationOperator(SearchOperator):
 
         Raises:
             OperationNotFoundError: there is no such operation.
-            InvalidOptionError: it has not ended, or has deleted nothing that can be put back.
+            InvalidOptionError: the operation has not ended, or has deleted nothing that can be put back.
         """
         undone = self._inspector.operation(operation_id)
         if not undone.has_ended:
@@ -259,7 +259,7 @@ class OperationOperator(SearchOperator):
         return self._set_state(operation, OperationState.RUNNING, OperationState.READY)
 
     def _find_started(self, key: str, request: str, own: str = "") -> OperationInfo | None:
-        """Return the operation that was started with a key; None if there is none, or this call made it.
+        """Return the operation that another call has started with a key; None if there is none.
 
         Raises:
             InvalidOptionError: the key was used for something else, or the start has not ended.
@@ -281,7 +281,7 @@ class OperationOperator(SearchOperator):
     def _find_tasks(
         self, act: Act, targets: Targets, options: OperationOptions
     ) -> list[tuple[str, str, str]]:
-        """Return queue, id and state of the tasks of an operation; an empty state is any."""
+        """Return queue, id and state of each task of an operation; an empty state stands for any state."""
         from pyasynq.operations.selection import Budget  # noqa: PLC0415 - most calls need none
 
         if targets.ids:
@@ -315,9 +315,9 @@ class OperationOperator(SearchOperator):
         return self._inspector.run(inspecting.pending_places.order_by_place(queue, ids))
 
     def _find_named_tasks(self, act: Act, targets: Targets) -> list[tuple[str, str, str]]:
-        """Return the named tasks, except in queues in which the user may not run the query that found them.
+        """Return the tasks that are given by ids. Leave out queues in which the user may not run the query.
 
-        Otherwise, a user could learn about payloads there from the tasks that the query leaves out.
+        Otherwise, a user could learn about payloads in these queues from the tasks that the query leaves out.
         """
         may_search = self._may_search(self._parse(targets.query), None) if targets.query else None
         tasks = [
@@ -333,7 +333,7 @@ class OperationOperator(SearchOperator):
         return tasks
 
     def _pages(self, act: Act, text: str, options: OperationOptions, budget: Budget) -> BlockingSelections:
-        """Yield the tasks that a query finds in queues that the user may change; a move omits its target."""
+        """Yield the tasks that a query finds in queues that the user may change, except a move's target."""
         query = self._parse(text)
         target = options.queue if act is Act.MOVE else ""
         names = self._inspector.queues()

@@ -23,7 +23,7 @@ class QueueOperator(OperatorBase):
     """The operator's methods about queues: read, pause, limit, delete."""
 
     def queues(self, queues: Sequence[str] | None = None) -> list[str]:
-        """Return the sorted names of existing queues; with `queues`, only names that are in it."""
+        """Return the names of existing queues, sorted; `queues` limits the result to these names."""
         names = self._inspector.queues()
         return names if queues is None else [name for name in names if name in set(queues)]
 

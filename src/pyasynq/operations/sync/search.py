@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _MOST_TASKS: Final = 1_000_000_000
 _MOST_POSITIONS: Final = 1_000_000_000
 _MOST_SECONDS: Final = 3_600.0
-"""Maximum seconds of work of an export, whose caller waits for all of it."""
+"""Maximum seconds of work of an export, since its caller waits for all of it."""
 
 
 class SearchOperator(OperatorBase):
-    """Finds tasks.
+    """The operator's methods that find tasks by a query.
 
     A query is tested against redacted tasks, so that it reveals no secrets. A query for payloads, headers,
     results or errors is run only in queues whose payloads the user may view. A user who may view no payloads
@@ -43,13 +43,13 @@ class SearchOperator(OperatorBase):
         limit: int = 50,
         budget: Budget | None = None,
     ) -> BlockingSelections:
-        """Yield the tasks that match as they are found, newest first, as `Selector.pages`.
+        """Run a query; yield its matches in parts as they are found, in each collection the newest first.
 
         Args:
             query: query in the query language, see docs/query.md.
             queues: where to search; None is everywhere.
             cursor: cursor of the previous selection of the same query; empty for the first one.
-            limit: how many matches to find.
+            limit: maximum number of matches.
             budget: limit of work; by default 100,000 examined positions or two seconds.
 
         Raises:
@@ -66,13 +66,13 @@ class SearchOperator(OperatorBase):
     ) -> Iterator[str]:
         """Yield the tasks that match as lines of JSON, as `export_line` writes them, without their secrets.
 
-        The audit notes how many there were. A task that changes its state during the export may be exported
-        twice.
+        The audit records the number of exported tasks. A task that changes its state during the export may be
+        exported twice.
 
         Args:
             query: query in the query language, see docs/query.md; empty for all tasks.
             queues: where to search; None is all queues whose payloads the user may view.
-            limit: how many tasks at most; None is all.
+            limit: maximum number of tasks; None for all.
 
         Raises:
             QueryError: for a query that cannot be read.
@@ -108,7 +108,7 @@ class SearchOperator(OperatorBase):
 
         Args:
             text: the query so far.
-            caret: position in it, in characters from 0.
+            caret: position of the caret in `text`, in characters from 0.
             known: names from tasks on screen or from statistics; the queues that the user sees are added
                 to them.
             queues: queues whose names are suggested; None is all.
@@ -142,7 +142,7 @@ class SearchOperator(OperatorBase):
         """Return a selector for a query of the user.
 
         With `redacts_always=False` tasks are redacted only if the query tests values that may be secret. The
-        caller must not show them then, other than by the result of a verb, which is redacted again.
+        caller must then return them only as the result of a verb, which is redacted again.
         """
         from pyasynq.operations.sync.select import Selector  # noqa: PLC0415 - most calls need none
 
@@ -156,7 +156,7 @@ class SearchOperator(OperatorBase):
         )
 
     def _may_search(self, query: Query, queues: Sequence[str] | None) -> Callable[[str], bool]:
-        """Return a predicate of queues: whether the query may be run in a queue."""
+        """Return a function that tells whether the user may run the query in a queue."""
         needed = Permission.PAYLOAD_VIEW if query.needs_payload else Permission.TASKS_VIEW
         asked = None if queues is None else set(queues)
         access = self._access

@@ -64,15 +64,15 @@ class Selector:
     """Runs queries on one Redis.
 
     Collections are searched one after another, by state and then by queue: active, retry, archived, pending,
-    scheduled, aggregating, completed. In each the newest tasks come first. At most two searches work at once
-    in a process; others wait for their turn between two calls.
+    scheduled, aggregating, completed. In each collection the newest tasks come first. At most two searches of
+    a process read from Redis at once; each acquires a slot of a semaphore for every page that it reads.
 
     Args:
         inspector: reads Redis.
-        may_see: returns whether a queue's tasks are looked at.
+        may_see: returns whether the tasks of a queue may be searched.
         shown: returns a task as the user sees it. The query is tested against that, so that a search
-            reveals nothing about redacted values; None hides the task. Without it, tasks are shown as they
-            are.
+            reveals nothing about redacted values; None hides the task. Without `shown`, tasks are shown
+            unredacted.
         masks: texts that `shown` puts in the place of secrets, so that Redis does not look for parts of them.
             None if these texts are unknown; then Redis searches nothing that may be redacted.
         clock: source of the present time, against which ages are measured.
@@ -109,12 +109,12 @@ class Selector:
         Args:
             query: the query.
             cursor: cursor of the previous selection of the same query; empty for the first one.
-            limit: how many matches to find.
+            limit: maximum number of matches.
             budget: limit of work; by default 100,000 examined positions or two seconds.
 
         Raises:
             InvalidOptionError: for a cursor that a search by this query did not return, or a limit below 1.
-            RedisError: Redis or the way to it fails.
+            RedisError: Redis, or the connection to it, fails.
         """
         place = SelectionCursor.parse(cursor, query.text)
         progress = SearchProgress(place, limit, budget or Budget())
@@ -201,7 +201,7 @@ class Selector:
     def _step(
         self, part: _Part, cursor: str, facts: MatchFacts, progress: SearchProgress
     ) -> tuple[TaskPage, list[TaskInfo]]:
-        """Read one page of a collection; return the page and its matching tasks, up to the wanted number."""
+        """Read one page of a collection; return it with its matches, at most as many as are still wanted."""
         began = time.monotonic()
         with search_slots.enter_blocking():
             # A page size that depends on matches would reveal where the secrets are.
@@ -270,8 +270,8 @@ class Selector:
 def _reduce_to_places(query: Query, queues: Sequence[str]) -> list[PlacedQuery]:
     """Return each collection with its part of the query (partial evaluation), in the order of the search.
 
-    The queues of a state share one reduced syntax tree, unless the query tests the queue. Aggregating tasks
-    share none if it tests the group.
+    All queues share one reduced syntax tree for each state, unless the query tests the queue. For aggregating
+    tasks they do not share a tree if the query tests the group.
     """
     placed: list[PlacedQuery] = []
     for state in query.states:

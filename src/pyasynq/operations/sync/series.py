@@ -37,7 +37,8 @@ class StatisticsOperator(OperatorBase):
     def add_mark(self, text: str, *, at: datetime | None = None, key: str = "") -> Mark:
         """Add a mark (annotation), such as a deployment, to all charts; the time is now unless given.
 
-        With a `key` (idempotency key), a text that the user has marked with it before is not marked again.
+        With a `key` (idempotency key), a second call of the user with the same key and text returns the first
+        mark.
         """
         return self._inspector.add_mark(text, at=at, by=self.user.name, key=key)
 

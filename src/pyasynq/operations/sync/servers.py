@@ -103,15 +103,15 @@ class ServerOperator(OperatorBase):
         """Ask several servers to shut down with their workers: some by their ids, or all of a version.
 
         The user needs the permission for all queues of each server. A version leaves out servers without a
-        queue that the user sees. A server that ends meanwhile is reported as ended.
+        queue that the user sees. A server that ends during the call is reported as ended.
 
         Args:
             server_ids: ids of servers; None for all of the version.
             version: version of the application, `ServerInfo.version`.
             engine_version: version of pyasynq, `ServerInfo.engine_version`.
-            confirm: number of the servers; needed for more than 10, and in production.
+            confirm: number of the servers, as the user typed it; needed for more than 10, and in production.
             wait: how long to wait until the servers have ended.
-            reason: why; it is kept in the audit.
+            reason: why, for the audit.
 
         Raises:
             InvalidOptionError: for neither ids nor a version, or another number than `confirm`.
@@ -157,7 +157,7 @@ class ServerOperator(OperatorBase):
         return prefer_types(self._types, self._inspector.task_types())
 
     def schedules(self) -> list[SchedulerEntryInfo]:
-        """Return the periodic tasks of all running schedulers, as far as the user sees their queues."""
+        """Return the entries (periodic tasks) of all running schedulers whose queues the user sees."""
         return self._inspector.scheduler_entries()
 
     def schedule_events(
@@ -188,7 +188,7 @@ class ServerOperator(OperatorBase):
         return self._inspector.unpause_entry(entry_id)
 
     def run_schedule(self, entry_id: str, *, key: str = "", reason: str = "") -> EntryRun:
-        """Enqueue the task of a schedule now, as `Inspector.run_entry`; its own times stay as they are.
+        """Enqueue the task of a schedule now, as `Inspector.run_entry`; the times of its ticks do not change.
 
         Args:
             entry_id: id of the schedule.
@@ -207,7 +207,7 @@ class ServerOperator(OperatorBase):
         return run
 
     def replicas(self) -> list[ReplicaState]:
-        """Return the replicas that are read from; none unless the operator reads from replicas."""
+        """Return the replicas that the operator reads from; empty if it reads from primaries only."""
         return self._inspector.replicas()
 
     def redis_report(self) -> RedisReport:
@@ -215,11 +215,11 @@ class ServerOperator(OperatorBase):
         return self._inspector.redis_report()
 
     def redis_info(self) -> dict[str, str]:
-        """Return the fields of Redis' INFO; of a cluster, those of CLUSTER INFO."""
+        """Return the fields of Redis' INFO; for a cluster, the fields of CLUSTER INFO."""
         return self._inspector.redis_info()
 
     def redis_texts(self) -> RedisTexts:
-        """Return the raw replies of Redis about itself, such as INFO."""
+        """Return the unparsed replies of Redis to commands about itself, such as INFO."""
         return self._inspector.redis_texts()
 
     def queue_locations(self, queues: Sequence[str] | None = None) -> list[QueueLocation]:

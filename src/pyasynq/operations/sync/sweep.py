@@ -2,9 +2,9 @@
 """The sweep: reads the state of all queues for viewers, and limits its own share of Redis' time.
 
 A sweep runs only when a caller asks for a snapshot, so nothing is sent without a viewer. It lasts some
-milliseconds for a hundred queues. The next one begins at the earliest after two seconds, and after 50 times
-the duration of the last one: so one process takes at most 2 % of Redis' time, for any number of queues.
-Callers in between get the last snapshot.
+milliseconds for a hundred queues. The next sweep begins after at least two seconds, and after at least 50
+times the duration of the last sweep. So one process takes at most 2 % of Redis' time, for any number of
+queues. Until then, callers get the last snapshot.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ if TYPE_CHECKING:
 INTERVAL: Final = 2.0
 """Shortest time between two sweeps, in seconds."""
 LOAD_FACTOR: Final = 50
-"""Rest after a sweep as a multiple of its duration: it takes at most 2 % of Redis' time."""
+"""Minimum time until the next sweep, as a multiple of a sweep's duration: at most 2 % of Redis' time."""
 _AT_ONCE: Final = 200
 _GROUPS: Final = 2_000
-"""Maximum number of groups that a sweep examines in all queues; two of a queue show a missing aggregator."""
+"""Number of groups that a sweep examines, shared evenly by all queues; each queue has at least one."""
 _MOST_GROUPS: Final = 50
 """Maximum number of groups that a sweep examines in one queue."""
 _MOST_POISON: Final = 100
 _POISON_SCAN: Final = 1_000
 """Maximum number of archived tasks that a sweep examines in one queue."""
 _CRASHING_POSITIONS: Final = 50_000
-"""Maximum archived tasks that a sweep reads in queues whose statistics count poison tasks: up to 150 ms."""
+"""Maximum number of archived tasks that a sweep reads in queues with counted poison tasks: up to 150 ms."""
 _OTHER_POSITIONS: Final = 10_000
-"""Maximum archived tasks that a sweep reads in queues without counted poison tasks: up to 30 ms."""
+"""Maximum number of archived tasks that a sweep reads in the other queues: up to 30 ms."""
 _KEPT: Final = timedelta(minutes=10)
 _KEPT_GAP: Final = timedelta(minutes=1)
 
 
 class _Archive(NamedTuple):
-    """Signs that the archive of a queue may have changed.
+    """Figures of a queue's archive. If one of them changes, the poison tasks in it are counted again.
 
     Attributes:
         size: number of archived tasks.
@@ -76,14 +76,14 @@ _NOT_SEARCHED: Final = (_Archive(-1, -1, has_poisoned=False), NO_POISON)
 
 
 class _Past(NamedTuple):
-    """Statistics of recent attempts by task type, and numbers of poison tasks; each by queue."""
+    """By queue: statistics of recent attempts by task type, and the number of poison tasks."""
 
     activity: Mapping[str, Mapping[str, Activity]]
     poison: Mapping[str, PoisonCount]
 
 
 class _Signs(NamedTuple):
-    """Signs of stuck tasks, and last ticks of schedules; each by queue."""
+    """By queue: signs of stuck tasks, and the last ticks of schedules."""
 
     vitals: Mapping[str, QueueVitals]
     ticks: Mapping[str, Mapping[str, int]]
@@ -114,10 +114,10 @@ class Sweep:
         self._next_at = 0.0
         self._earlier: deque[Snapshot] = deque()
         self._poison: dict[str, tuple[_Archive, PoisonCount]] = {}
-        """Archive and poison tasks of each queue at its last search."""
+        """By queue: figures of the archive when it was last searched, and the poison tasks found then."""
 
     def read(self) -> tuple[Snapshot, Snapshot | None]:
-        """Return the newest snapshot, and one from up to ten minutes before it if there is any.
+        """Return the newest snapshot, and an earlier one from up to ten minutes before, if there is one.
 
         Sweep first if the last snapshot is too old.
 
@@ -132,7 +132,7 @@ class Sweep:
         return snapshot, self._earlier[0] if self._earlier else None
 
     def _get_fresh(self) -> Snapshot | None:
-        """Return the last snapshot; None if it is too old."""
+        """Return the last snapshot; None if another sweep is due."""
         return self._last if self._monotonic() < self._next_at else None
 
     def _sweep(self) -> Snapshot:
@@ -149,7 +149,7 @@ class Sweep:
         return snapshot
 
     def _keep(self, last: Snapshot, new: Snapshot) -> None:
-        """Keep one snapshot of each minute for ten minutes, reduced to the servers."""
+        """Keep one snapshot a minute for ten minutes, with nothing but its servers."""
         if not self._earlier or last.at >= self._earlier[-1].at + _KEPT_GAP:
             self._earlier.append(Snapshot(last.at, last.seconds, servers=last.servers))
         while self._earlier and self._earlier[0].at < new.at - _KEPT:
@@ -183,7 +183,7 @@ class Sweep:
         )
 
     def _read_queues(self, moment: datetime) -> tuple[QueueInfos, _Past]:
-        """Return the queues, with statistics of recent attempts by task type, and numbers of poison tasks."""
+        """Return the counts of all queues, statistics of recent attempts by task type, and poison tasks."""
         infos = self._door.queue_infos()
         active = [info.queue for info in infos if info.processed_total]
         since = moment - ACTIVITY_SPAN
@@ -192,7 +192,7 @@ class Sweep:
         return infos, _Past(activity, self._count_poison(infos, activity))
 
     def _read_signs_and_fleet(self) -> tuple[_Signs, _Fleet]:
-        """Return the signs of trouble in each queue, and what does not belong to one queue."""
+        """Return signs of stuck tasks and ticks by queue; and servers, schedules and the health of Redis."""
         names = self._door.run(queue_names())
         found = self._read_vitals(names)
         fleet = self._read_fleet()
@@ -225,7 +225,7 @@ class Sweep:
         )
 
     def _wants_durability(self) -> bool:
-        """Return whether a published task type is declared as `durable`; False if they cannot be read."""
+        """Return whether a published task type is declared as `durable`; False if types cannot be read."""
         try:
             return any(one.options.get("durable") for one in self._door.task_types())
         except (RedisPermissionError, RedisReplyError):
@@ -248,7 +248,7 @@ class Sweep:
         return outcomes
 
     def _read_ticks(self, names: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
-        """Return the last ticks of schedules by queue; those that cannot be read are left out."""
+        """Return the last ticks of schedules by queue; leave out queues whose ticks cannot be read."""
         found = self._run_all([inspecting.vitals.read_last_ticks(name) for name in names])
         return {name: one for name, one in zip(names, found, strict=True) if isinstance(one, dict)}
 
@@ -257,8 +257,8 @@ class Sweep:
     ) -> Mapping[str, PoisonCount]:
         """Return the number of poison tasks by queue; search only archives that may have changed.
 
-        Reading messages is the longest part of a sweep. So queues whose statistics count poison tasks are
-        searched first of all, and the others share a smaller number of positions. They are searched as well:
+        Reading messages takes most of a sweep's time, so a sweep reads a limited number of archived tasks.
+        The limit is higher for queues whose statistics count poison tasks. Other queues are searched as well:
         statistics can be switched off, and do not count imported tasks.
         """
         archives = {
@@ -292,7 +292,7 @@ class Sweep:
 
 
 def _share(positions: int, queues: int, most: int) -> int:
-    """Return how many of these positions each queue gets: at least one, and not more than `most`."""
+    """Return an equal share of these positions for each queue: at least 1, and at most `most`."""
     return min(most, max(1, positions // max(1, queues)))
 
 

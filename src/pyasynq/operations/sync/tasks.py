@@ -84,8 +84,8 @@ class TaskOperator(OperatorBase):
     ) -> dict[str, ErrorReport]:
         """Return what `errors` returns for many queues, which are read in shared pipelines.
 
-        The arguments are those of `errors`, and `scan` counts for each queue. None is all queues that the
-        user sees.
+        The arguments are the same as for `errors`; `scan` is a limit for each queue. `queues=None` means all
+        queues that the user sees.
         """
         names = self._inspector.queues() if queues is None else list(dict.fromkeys(queues))
         return self._inspector.error_reports(names, state, scan=scan, since=since, until=until)
@@ -198,7 +198,8 @@ class TaskOperator(OperatorBase):
     ) -> None:
         """Replace the payload of a scheduled, retry or archived task, as `Inspector.update_payload`.
 
-        With `expected`, the payload as `task` shows it, nothing is changed if the task has another one.
+        `expected` is the payload as `task` shows it: nothing is changed if the task has another payload now
+        (compare-and-set).
 
         Raises:
             InvalidOptionError: the payload contains the mask of a redacted secret.
@@ -234,9 +235,10 @@ class TaskOperator(OperatorBase):
         """Enqueue a copy of a task of the queue, which may be in any state, under a new id.
 
         Args:
-            queue: the queue of both.
-            task_id: id of the task to copy; the copy has its headers, timeout, retries and retention only.
-            payload: payload of the copy; None is that of the original.
+            queue: queue of the task and of its copy.
+            task_id: id of the task to copy. The copy has its headers, timeout, retries and retention, and no
+                other option of it.
+            payload: payload of the copy; None to copy the payload of the task.
             key: name of this request (idempotency key). If the user has made a copy with it within a day,
                 that copy is returned, and nothing is enqueued.
             reason: why, for the audit.

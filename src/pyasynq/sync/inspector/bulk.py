@@ -87,7 +87,7 @@ class BulkInspector(InspectorBase):
     def run_tasks(self, queue: str, ids: Iterable[str]) -> TaskResults:
         """Put the tasks of these ids at the end of the queue, as `run_task` does with one.
 
-        Missing, active and pending tasks and those being aggregated are refused, as their results say.
+        Missing, active and pending tasks, and tasks being aggregated, are refused, as their results say.
         """
         self._require_primary()
         return self._run_in_steps(inspecting.by_ids.run_by_ids(queue, ids, now=self._now()))
@@ -113,7 +113,7 @@ class BulkInspector(InspectorBase):
     def reschedule_tasks(
         self, queue: str, ids: Iterable[str], process_at: datetime, *, spread: Duration = 0.0
     ) -> TaskResults:
-        """Set when the scheduled and retry tasks of these ids are due; archived ones become scheduled.
+        """Set when the scheduled and retry tasks of these ids are due; archived tasks become scheduled.
 
         Args:
             queue: name of the tasks' queue.

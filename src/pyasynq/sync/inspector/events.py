@@ -72,7 +72,7 @@ class EventInspector(InspectorBase):
         after: Mapping[str, str] | None = None,
         seconds: Duration | None = None,
     ) -> BlockingEvents:
-        """Yield the events of tasks as they are published; those of one queue in the order of their stream.
+        """Yield the events of tasks as they are published, in the order of each queue's stream.
 
         Only workers and clients with this setting publish events: `ServerConfig(publish_events=True)`,
         `Client(publish_events=True)`. The iteration yields the events published after its first step, each at

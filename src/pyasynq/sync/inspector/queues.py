@@ -76,7 +76,7 @@ class QueueInspector(InspectorBase):
         return replace(sweep.result(), as_of=as_of, missing_rights=rights)
 
     def _take_parts(self, sweep: QueueSweep) -> int:
-        """Describe one part of the queues after the other, until none is left; return how many there were."""
+        """Describe the queues part by part, until none is left; return the number of parts."""
         parts = 0
         while plans := sweep.next_plans(self._now(), self._group_counts):
             outcomes = self._driver.run_batch([self._guard(plan) for plan in plans.values()])
@@ -87,8 +87,8 @@ class QueueInspector(InspectorBase):
     def replicas(self) -> list[ReplicaState]:
         """Return the replication lag of the replicas that this inspector reads from.
 
-        One entry for each primary of a cluster, in the order of slots. Empty unless the inspector was made
-        with `read_from="replica"`, and where INFO is refused.
+        In a cluster there is an entry for each primary, in the order of slots. The result is empty if the
+        inspector reads from primaries, or if the user may not call INFO.
         """
         if not self._reads_replica:
             return []
@@ -175,7 +175,7 @@ class QueueInspector(InspectorBase):
             the limits stored for the queue now.
 
         Raises:
-            QueueLimitsChangedError: the stored limits are not the expected ones.
+            QueueLimitsChangedError: the stored limits are not `expected`.
             ReplyLostError: with `expected`, the connection broke: they may have been changed.
         """
         self._require_primary()

@@ -35,7 +35,7 @@ class StatisticsInspector(InspectorBase):
         pipeline.
 
         Args:
-            queues: names; one that does not exist has no series.
+            queues: names of queues; a missing queue has no series.
             since: aware; minutes are kept for 2 hours, ten minutes for 72 hours, days for 90 days.
             until: aware; now unless given.
             step: 60, 600 or 86,400 seconds; the finest that goes back as far as `since` unless given.
@@ -82,8 +82,8 @@ class StatisticsInspector(InspectorBase):
             text: what happened.
             at: when, aware; now unless given.
             by: who sets the mark.
-            key: name of this request (idempotency key): of all calls with this key, text and author, the
-                first one adds a mark, which the others return.
+            key: idempotency key: the first call with this key, text and author adds a mark, and later calls
+                return it.
 
         Raises:
             InvalidOptionError: for a blank text, one longer than 200 characters, or a time without a zone.
@@ -93,6 +93,6 @@ class StatisticsInspector(InspectorBase):
         return self._run(inspecting.marks.add_mark(text, at=moment, by=by, key=key))
 
     def remove_mark(self, mark_id: str) -> bool:
-        """Remove a mark; return whether there was one."""
+        """Remove the mark with this id; return whether it existed."""
         self._require_primary()
         return self._run(inspecting.marks.remove_mark(mark_id))

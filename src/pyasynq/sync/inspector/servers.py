@@ -173,7 +173,7 @@ class ServerInspector(InspectorBase):
         return self._run(plan)
 
     def redis_info(self) -> dict[str, str]:
-        """Return the fields of Redis' INFO; of a cluster, those of CLUSTER INFO."""
+        """Return the fields of Redis' INFO, or for a cluster, the fields of CLUSTER INFO."""
         return self._run(inspecting.cluster.redis_info(of_cluster=self._driver.target.is_cluster))
 
     def redis_texts(self) -> RedisTexts:

@@ -131,7 +131,7 @@ class TaskInspector(InspectorBase):
 
         Args:
             queue: the queue's name.
-            scan: how many tasks of each state to look at; those of all groups are one state.
+            scan: how many tasks of each state to look at; the tasks of all groups are one state.
             since: the earliest time at which a task came into its state, aware; None is any.
             until: the latest such time. With a range, active and scheduled tasks are left out: Redis does
                 not store since when they are in these states.
@@ -183,9 +183,9 @@ class TaskInspector(InspectorBase):
     ) -> None:
         """Replace the payload of a scheduled, retry or archived task.
 
-        The uniqueness lock stays that of the old payload, as in Asynq. With `relock` it moves to the new one
-        and keeps the time that it has left; one that has lapsed is not taken again. With `expected`, nothing
-        is changed unless the task has this payload.
+        The uniqueness lock stays that of the old payload, as in Asynq. With `relock` it becomes that of the
+        new payload, and expires when the old one would have; an expired lock is not taken again. With
+        `expected`, nothing is changed unless the task has this payload.
 
         Raises:
             TaskNotFoundError: when there is no such task.

@@ -65,7 +65,7 @@ class WalkInspector(InspectorBase):
         return self._run_in_steps(plan)
 
     def _read_starts(self) -> Starts:
-        """Return when active tasks were started, at most a second old."""
+        """Return the start times of active tasks, by queue and id; they are cached for a second."""
         # Not the clock of the inspector: a test may have frozen it.
         now = time.monotonic()
         read_at, starts = self._starts
