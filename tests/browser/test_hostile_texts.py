@@ -151,9 +151,12 @@ def _crawl(
                 if not whole.startswith(tuple(within)) or not _is_page(whole):
                     continue
                 path, _, query = whole.removeprefix(site.address).partition("?")
-                tab = next((part for part in query.split("&") if part.startswith("tab=")), "")
-                fields = sorted(part.partition("=")[0] for part in query.split("&"))
-                kind = (kind_of(path.split("/")), *fields, tab)
+                # Tabs and states of a queue are pages of their own; other values make no other page.
+                fields = sorted(
+                    part if part.startswith(("tab=", "state=")) else part.partition("=")[0]
+                    for part in query.split("&")
+                )
+                kind = (kind_of(path.split("/")), *fields)
                 if kind not in seen:
                     seen.add(kind)
                     todo.append(whole)
