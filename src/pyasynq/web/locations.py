@@ -83,7 +83,8 @@ class Links:
         merged = {**self.query, **changes}
         kept = {key: value for key, value in merged.items() if value not in {None, ""}}
         own = self.path.rpartition("/")[2] or "./"
-        return own + _query_text(kept)
+        # Otherwise a colon would make the part before it a scheme, such as `javascript:` (RFC 3986).
+        return ("./" if ":" in own else "") + own + _query_text(kept)
 
     def own(self) -> str:
         """Return the page's own address below the root, for forms that return to this page."""
