@@ -178,7 +178,7 @@ class Probe:
             self.answers += [Answer(time.time(), path, *self._get(path)) for path in PROBES]
 
     def _get(self, path: str) -> tuple[int, frozenset[str]]:
-        """Return the status, 0 if there is no answer, and the queues that the answer calls unreachable."""
+        """Return the status, 0 without an answer, and the queues that the answer calls unreachable."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=2) as reply:
                 status, body = reply.status, reply.read()

@@ -525,7 +525,7 @@ class App(Scheduling, Generic[_State_co]):
             with_scheduler: also run a scheduler, from before the first task until after the last.
 
         Raises:
-            ConfigurationError: when there is no Redis URL, or `load` raises it.
+            ConfigurationError: without a Redis URL, or raised by `load`.
         """
         from pyasynq.server import Server  # noqa: PLC0415 - programs that only enqueue start faster
 
@@ -560,7 +560,7 @@ class App(Scheduling, Generic[_State_co]):
             loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
 
         Raises:
-            ConfigurationError: when there is no Redis URL, or `load` raises it.
+            ConfigurationError: without a Redis URL, or raised by `load`.
         """
         server = self.server(config, with_scheduler=with_scheduler)
         return server.run_forever(self, loop_factory=loop_factory)

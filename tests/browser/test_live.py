@@ -91,6 +91,13 @@ def await_state(page: Page, *texts: str) -> None:
         threading.Event().wait(0.02)
 
 
+def cut(proxy: Proxy, page: Page) -> None:
+    """Cut the stream of a page, and refuse new ones; wait until the page has noticed."""
+    proxy.refuse()
+    proxy.cut_all()
+    await_state(page, "Reconnecting")
+
+
 def await_rows(page: Page, *ids: str) -> None:
     """Wait until the table has a row for each of these tasks, once."""
     wanted = sorted(f"emails/{one}" for one in ids)
@@ -116,9 +123,7 @@ def test_a_stream_that_was_cut_shows_what_changed_meanwhile(
     """Each row is there once, and the page has one stream."""
     proxy, site = network
     with looking(browser, site) as page:
-        proxy.refuse()
-        proxy.cut_all()
-        await_state(page, "Reconnecting")
+        cut(proxy, page)
         tasks.put(TaskState.ARCHIVED, "c")
         tasks.client.zrem(tasks.keys.archived, "a")
         tasks.client.delete(tasks.keys.task("a"))
@@ -134,9 +139,7 @@ def test_a_list_that_was_emptied_during_a_cut_loses_its_rows(
     """The new stream has no rows for it."""
     proxy, site = network
     with looking(browser, site) as page:
-        proxy.refuse()
-        proxy.cut_all()
-        await_state(page, "Reconnecting")
+        cut(proxy, page)
         tasks.client.delete(tasks.keys.archived, tasks.keys.task("a"), tasks.keys.task("b"))
         proxy.refuse(refusing=False)
         await_state(page, "Live")
@@ -169,9 +172,7 @@ def test_unchanged_rows_under_the_pointer_are_not_counted_after_a_cut(
     proxy, site = network
     with looking(browser, site) as page:
         page.locator("tbody tr").first.hover()
-        proxy.refuse()
-        proxy.cut_all()
-        await_state(page, "Reconnecting")
+        cut(proxy, page)
         tasks.put(TaskState.ARCHIVED, "c")
         proxy.refuse(refusing=False)
         await_state(page, "Live")

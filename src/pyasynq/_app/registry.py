@@ -128,7 +128,7 @@ class Registry:
         """Return the route of this task type.
 
         If no handler has this type, return a route that raises `HandlerNotFoundError` inside the middleware.
-        If there is no middleware either, return None.
+        Without middleware, return None.
         """
         route = self._routes.get(task_type)
         if route is None:

@@ -196,7 +196,7 @@ class Scheduling(Sending):
                 `SchedulerConfig(forward_queues=...)`.
 
         Raises:
-            ConfigurationError: when there is no Redis URL, or `load` raises it.
+            ConfigurationError: without a Redis URL, or raised by `load`.
             ArgumentsError: for a handler that cannot be called without arguments.
         """
         from pyasynq.scheduler import Scheduler  # noqa: PLC0415 - programs that only enqueue start faster
@@ -222,6 +222,6 @@ class Scheduling(Sending):
             loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
 
         Raises:
-            ConfigurationError: when there is no Redis URL, or `load` raises it.
+            ConfigurationError: without a Redis URL, or raised by `load`.
         """
         return self.scheduler(forward=forward).run_forever(loop_factory=loop_factory)

@@ -52,7 +52,7 @@ class LoopLocal(Generic[_V]):
         return value
 
     def own(self) -> _V | None:
-        """Return the value of the running loop; None if there is no value or no running loop."""
+        """Return the value of the running loop; None without a value or a running loop."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

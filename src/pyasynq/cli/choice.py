@@ -161,7 +161,7 @@ def require_ids(ids: Sequence[str], more_ids: Sequence[str]) -> tuple[str, ...]:
     """Return the task ids from the arguments and the option `--id`; `-` reads ids from stdin, one per line.
 
     Raises:
-        click.UsageError: if there are no ids.
+        click.UsageError: without ids.
     """
     named = [*ids, *more_ids]
     if named == ["-"]:

@@ -167,7 +167,7 @@ async def _check_keys(api: TaskService, settings: ServiceSettings) -> None:
     """Refuse to start on an address that requires API keys if no key exists.
 
     Raises:
-        ConfigurationError: if there is no API key.
+        ConfigurationError: without an API key.
     """
     if settings.keys and not await api.has_keys():
         raise ConfigurationError(_NO_KEY.format(address=format_url(settings.host, settings.port)))

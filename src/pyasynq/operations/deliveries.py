@@ -90,7 +90,7 @@ class HostDeliveries:
         throttled_since: time at which the host began to throttle our requests; None if it does not throttle
             them now.
         throttled_until: time until which no request is sent to the host.
-        gone_at: time of the host's last answer that the endpoint is gone; None if there was no such answer.
+        gone_at: time of the host's last answer that the endpoint is gone; None without such an answer.
         seen: when a request last ended.
         failed: the newest request whose attempt failed.
     """
@@ -197,7 +197,7 @@ def judge_requests(calls: int, good: int, *, is_throttled: bool) -> str:
 def find_duration(times: Mapping[int, int], share: float) -> float | None:
     """Return the upper bound, in seconds, of the histogram bucket with the quantile `share` (0 to 1).
 
-    Return None if there are no requests.
+    Return None without requests.
     """
     total = sum(times.values())
     below = 0

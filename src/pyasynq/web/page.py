@@ -116,7 +116,7 @@ class PageRequest:
         """Check that the user may use this verb for at least one queue, existing or not.
 
         Raises:
-            PermissionDeniedError: there is no such queue, or the dashboard is read-only.
+            PermissionDeniedError: the user may do this in none of the queues, or the dashboard is read-only.
         """
         row, access = VERBS[verb], self.operator.access
         require_somewhere(access, row)

@@ -37,7 +37,7 @@ class LockFacts(NamedTuple):
     """A uniqueness lock and its owner; message and state are empty if the owning task does not exist.
 
     `digest` changes whenever owner, message or state change. `ttl` is in seconds: -1 for a lock without an
-    expiry, -2 if there is no lock.
+    expiry, -2 without a lock.
     """
 
     key: bytes

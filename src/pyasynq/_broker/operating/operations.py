@@ -109,7 +109,7 @@ def forget_tasks(operation: str, parts: int) -> Plan[None]:
 
 
 def read_operation(operation: str) -> Plan[dict[str, bytes]]:
-    """Return the fields of an operation except its list of tasks; empty if there is no such operation."""
+    """Return the fields of an operation except its list of tasks; empty if it does not exist."""
     key = operation_key(operation)
     values = yield CommandCall(("HMGET", key, *_FIELDS), key, Replay.SAFE)
     return {name: value for name, value in zip(_FIELDS, values, strict=True) if value is not None}

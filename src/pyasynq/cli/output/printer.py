@@ -43,7 +43,7 @@ class Printer:
         fields: names of the fields to print; None means the default fields of the format.
         has_header: whether tables and CSV have a line of headings.
         is_utc: whether exact times are in UTC.
-        fail_empty: whether the command exits with code 3 if there are no records.
+        fail_empty: whether the command exits with code 3 if nothing was found.
     """
 
     format: str = "table"
@@ -64,7 +64,7 @@ class Printer:
 
         Raises:
             click.UsageError: for a field that the view does not have.
-            SystemExit: with `EXIT_NO_MATCH`, if there are no records and `fail_empty` is set.
+            SystemExit: with `EXIT_NO_MATCH`, if nothing was found and `fail_empty` is set.
         """
         text = self.format_records(view, records, describe)
         if text:

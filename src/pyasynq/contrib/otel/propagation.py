@@ -34,7 +34,7 @@ _LONGEST: Final = 8_192
 
 NO_CONTEXT: Final = Context()
 NO_SPAN: Final = get_current_span(NO_CONTEXT).get_span_context()
-"""Invalid span context, which means that there is no span."""
+"""Invalid span context, which stands for a missing span."""
 
 
 def inject(headers: Mapping[str, str], context: Context, allowed: Collection[str]) -> dict[str, str]:

@@ -152,7 +152,7 @@ async def _read_callback(call: ServiceCall, asked: AskedTask) -> Callback:
     """Return the completion callback whose type the body names.
 
     Raises:
-        ProblemError: there is no such type, or the API key may not use it.
+        ProblemError: the type does not exist, or the API key may not use it.
     """
     name = asked.options["on_finished"]
     field = "on_finished" if asked.is_short else "options.on_finished"
@@ -170,7 +170,7 @@ async def _find_new_type(call: ServiceCall, name: str, field: str) -> TaskConfig
         field: the field of the body that names it.
 
     Raises:
-        ProblemError: there is no such type, or the API key may not use it.
+        ProblemError: the type does not exist, or the API key may not use it.
     """
     await call.parts.follower.refresh()
     found = call.find_type(name)

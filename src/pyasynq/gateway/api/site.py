@@ -77,7 +77,7 @@ class ServiceSite:
             await _nothing_here().response()(scope, receive, send)
 
     def _is_for_api(self, path: str) -> bool:
-        """Return whether the API answers a path: a path of its own, or any path if there is no dashboard.
+        """Return whether the API answers a path: a path of its own, or any path without a dashboard.
 
         If programs are not served, the API answers only the probes.
         """

@@ -28,7 +28,7 @@ class CollectionSize:
     size: int
     """Number of tasks in the collection."""
     positions: int
-    """Number of tasks to examine: those within the range of scores, or all tasks if there is no range."""
+    """Number of tasks to examine: those within the range of scores, or all tasks without a range."""
     is_bounded: bool = False
     """Whether the query limits the collection to a range of scores."""
     is_filtered: bool = False

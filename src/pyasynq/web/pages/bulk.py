@@ -119,7 +119,7 @@ class BulkView:
     can_undo: bool
     needs_reason: bool
     number_label: str
-    """Label of the field in which the user confirms the number of tasks; empty if there is no such field."""
+    """Label of the field in which the user confirms the number of tasks; empty without such a field."""
     is_number_needed: bool
     ids: tuple[str, ...]
     outcomes: tuple[tuple[str, str], ...]
@@ -381,7 +381,7 @@ def _view(
 
 
 def _number_label(preview: OperationPreview) -> str:
-    """Return the label of the field for the number of tasks; empty if there is no such field."""
+    """Return the label of the field for the number of tasks; empty without such a field."""
     if not preview.is_exact:
         return "Type the number of tasks to confirm; if it is another one, the answer says which"
     return f"Type {preview.total:,} to confirm" if preview.needs_number else ""

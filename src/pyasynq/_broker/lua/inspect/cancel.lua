@@ -6,7 +6,7 @@
 -- ARGV[2] outcome: how the cancelled task ends
 -- ARGV[3] now_seconds: empty for Redis' clock
 -- ARGV[4] now_microseconds: within the second
--- Returns: state of the task and token of its attempt (empty for a worker in Go); nothing if there is no task
+-- Returns: state of the task and token of its attempt (empty for a worker in Go); nothing if the task does not exist
 -- Uses: now
 
 local task, cancel = unpack(KEYS)

@@ -7,7 +7,7 @@
 -- KEYS[5] archived: sorted set of ids by the second they were archived
 -- KEYS[6] completed: sorted set of ids by the second they are to be deleted
 -- ARGV[1] id: of the task
--- Returns: id, message, state, score, result, crashes, trace, token, pending_since, progress, attempts, of which the last eight may be null; nothing if there is no task
+-- Returns: id, message, state, score, result, crashes, trace, token, pending_since, progress, attempts, of which the last eight may be null; nothing if the task does not exist
 -- Uses: read_task
 
 local task, lease, scheduled, retry, archived, completed = unpack(KEYS)

@@ -10,7 +10,7 @@
 -- ARGV[5] now_seconds: empty for Redis' clock
 -- ARGV[6] now_microseconds: within the second
 -- ARGV[7...] verdict: each possible verdict
--- Returns: message, crashes, lease_score, seconds, microseconds; only a verdict if the attempt does not own the task any more; nothing if there is no verdict
+-- Returns: message, crashes, lease_score, seconds, microseconds; only a verdict if the attempt does not own the task any more; nothing without a verdict
 -- Uses: now
 
 local task, lease, verdicts = unpack(KEYS)

@@ -6,7 +6,7 @@
 -- ARGV[4] expected: version; 0 for a type without a configuration, empty for any
 -- ARGV[5] most: largest number of configurations in the hash
 -- ARGV[6] content: of the configuration; empty to delete it
--- Returns: `stored` and the new version; `other` and the present version (0 for none); or `full` and 0 if there is no room
+-- Returns: `stored` and the new version; `other` and the present version (0 for none); or `full` and 0 if the limit is reached
 -- Uses: now
 
 local conf = KEYS[1]

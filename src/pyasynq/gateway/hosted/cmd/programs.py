@@ -34,7 +34,7 @@ def find_user(path: str, user: str) -> tuple[int, int, list[int]]:
     """Return the ids of a user, its main group, and all its groups.
 
     Raises:
-        InvalidOptionError: there is no such user, or only a service that runs as root could become this user.
+        InvalidOptionError: the user does not exist, or the service does not run as root and is another user.
     """
     try:
         found = pwd.getpwnam(user)
