@@ -57,6 +57,10 @@ SINGLE_QUEUES: Final = ("q1", "q2", "q3", "q4")
 USUAL_SECONDS: Final = 20.0
 SETTLE_SECONDS: Final = 5.0
 """Seconds after a fault in which orphans may still start."""
+HOLD_SECONDS: Final = 120.0
+"""Seconds in which a new worker must have taken a task of each queue."""
+SERVE_OWN_SLOTS: Final = ("--cluster-require-full-coverage", "no")
+"""Option of a primary that serves its own slots while another primary is away."""
 PROBES: Final = ("/live", "/ready")
 SHARED_KEYS: Final = (ALL_QUEUES, SERVERS_KEY, WORKERS_KEY, SCHEDULERS_KEY)
 NOTICE_SECONDS: Final = 10.0
@@ -234,7 +238,7 @@ def losses_of_primaries(how: str, cluster: Cluster, queues: dict[Node, list[str]
             stop, go_on = partial(node.signal, signal.SIGSTOP), partial(node.signal, signal.SIGCONT)
             yield Loss(name, lost, stop, go_on, keys)
         else:
-            yield Loss(name, lost, node.kill, node.start, keys)
+            yield Loss(name, lost, node.kill, partial(node.start, *SERVE_OWN_SLOTS), keys)
 
 
 def loss_of_queue(how: str, admin: redis.Redis) -> Loss:
@@ -281,8 +285,12 @@ class Records:
         )
 
     def latest_run(self, queues: Collection[str], since: float, until: float) -> float:
-        """Return by how many seconds the latest run of a period was late; not a number if there was none."""
-        return max((one["late"] for one in self.of("ran", queues, since, until)), default=math.nan)
+        """Return the longest delay of tasks that were due and ran in a period; not a number without any.
+
+        Tasks that were due before the period may have been held by the worker that was killed.
+        """
+        runs = self.of("ran", queues, since, until)
+        return max((one["late"] for one in runs if one["at"] - one["late"] >= since), default=math.nan)
 
     def latest_tick(self, queues: Collection[str], since: float, until: float) -> float:
         """Return by how many seconds the latest tick of a period was late, by the one before it."""
@@ -325,7 +333,12 @@ class Measurement:
         """Start a second worker, and wait until it holds tasks of every queue."""
         begun = time.time()
         victim = python(*self._worker_command, "--concurrency", "200", **{VICTIM: "1"})
-        while {one["queue"] for one in self._records("held", begun, self.queues)} != {*self.queues}:
+        while missing := {*self.queues} - {one["queue"] for one in self._records("held", begun, self.queues)}:
+            if time.time() > begun + HOLD_SECONDS:
+                victim.kill()
+                victim.wait()
+                names = ", ".join(sorted(missing))
+                raise TimeoutError(f"no task of {names} has run in the second worker for {HOLD_SECONDS:g} s")
             for queue in self.queues:
                 # What was lost before may not be ready yet.
                 with suppress(RedisError):
@@ -391,7 +404,7 @@ def lose_primaries(how: str, seconds: float, bars: Bars) -> None:
 
     with tempfile.TemporaryDirectory() as folder, Cluster() as cluster:
         for node in cluster.nodes:
-            node.client.config_set("cluster-require-full-coverage", "no")
+            node.client.config_set(SERVE_OWN_SLOTS[0].removeprefix("--"), SERVE_OWN_SLOTS[1])
         queues = queues_of_nodes(cluster)
         names = [name for found in queues.values() for name in found]
         with closing(Measurement(cluster.url, names, Path(folder), seconds, bars)) as measurement:
