@@ -26,7 +26,16 @@ TWINS = {
     **{
         f"operations/operator/{name}.py": f"operations/sync/{name}.py"
         for name in (
-            *("__init__", "_acts", "_admission", "_base", "_door", "_doors", "_recorder", "_runner"),
+            *(
+                "__init__",
+                "_acts",
+                "_admission",
+                "_base",
+                "_connections",
+                "_operator_inspector",
+                "_recorder",
+                "_runner",
+            ),
             *(
                 "api_keys",
                 "attention",
@@ -64,7 +73,7 @@ RULES = [
         (r"\bAsyncDriver\b", "BlockingDriver"),
         (r"\bAsyncSelections\b", "BlockingSelections"),
         (r"\bpyasynq\.operations\.(select|sweep) import", r"pyasynq.operations.sync.\1 import"),
-        (r"\bpyasynq\.operations\.operator\._door import", "pyasynq.operations.sync._door import"),
+        (r"\boperations\.operator\._operator_inspector import", "operations.sync._operator_inspector import"),
         (r"\bAsyncTasks\b", "BlockingTasks"),
         (r"(?<!Blocking)\bEnqueueBatcher\b", "BlockingEnqueueBatcher"),
         (r"\bChunkSender\b", "BlockingChunkSender"),

@@ -30,7 +30,7 @@ _ELSEWHERE: Final = {
 }
 
 
-def our_word(task: object, attribute: str) -> str:
+def suggest_replacement(task: object, attribute: str) -> str:
     """Return a hint at our counterpart of another library's attribute, to append to an error; else empty."""
     remedy = _ELSEWHERE.get(attribute)
     name = vars(task).get("__name__") or "task"

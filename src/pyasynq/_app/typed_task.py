@@ -14,7 +14,7 @@ from pyasynq._app.handles import (
     EnqueuedTask,
     TaskHandle,
 )
-from pyasynq._app.other_libraries import our_word
+from pyasynq._app.other_libraries import suggest_replacement
 from pyasynq._app.routes import route_of
 from pyasynq._broker.enqueueing.chunks import check_on_error, check_results
 from pyasynq._call_shape import describe_function, takes
@@ -459,7 +459,7 @@ class TypedTask(Generic[_P, _R]):
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}{our_word(self, name)}",
+                f"{type(self).__name__!r} object has no attribute {name!r}{suggest_replacement(self, name)}",
                 name=name,
                 obj=self,
             )

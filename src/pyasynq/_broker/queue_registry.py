@@ -63,7 +63,7 @@ class QueueRegistry:
         self.is_answered = True
         """Whether the last names were confirmed in time; if not, tasks do not wait for a confirmation."""
 
-    def may_travel(self, queues: Iterable[str]) -> bool:
+    def try_acquire(self, queues: Iterable[str]) -> bool:
         """Return whether to register these names in the same pipeline as their tasks.
 
         True if one of the names is new. Otherwise take a token of the bucket; False if there is none.

@@ -97,7 +97,7 @@ class AsyncRegistrar(RegistrarBase):
     ) -> list[_T | Exception]:
         driver, registry = self._driver, self.registry
         sent: Sequence[Plan[Any]] = plans
-        if not self._is_apart and queues and (registry.may_travel(queues) or not driver.stays_open):
+        if not self._is_apart and queues and (registry.try_acquire(queues) or not driver.stays_open):
             sent = [*plans, register_queues(queues)]
         outcomes: list[Any] = []
         is_sent = True

@@ -70,7 +70,7 @@ class BlockingRegistrar(RegistrarBase):
     def _run_and_register(self, plans: Sequence[Plan[_T]], queues: Sequence[str]) -> list[_T | Exception]:
         registry = self.registry
         sent: Sequence[Plan[Any]] = plans
-        if not self._is_apart and queues and registry.may_travel(queues):
+        if not self._is_apart and queues and registry.try_acquire(queues):
             sent = [*plans, register_queues(queues)]
         outcomes: list[Any] = []
         is_sent = True

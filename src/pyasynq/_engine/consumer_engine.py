@@ -182,8 +182,8 @@ class ConsumerEngine(EngineCore):
     async def _adopt(self, queue: str, task_id: str, receipt: Receipt) -> Attempt | Verdict:
         """Ask Redis for the attempt of a receipt, and manage it in this consumer from now on.
 
-        Another consumer may have extended its lease, or settled it: then return the holder's verdict.
-        Raises what `find` raises.
+        If another consumer has extended its lease, adopt the new end of the lease.
+        If the holder has settled it, return the holder's verdict instead. Raises what `find` raises.
         """
         asked_at = self._clock.monotonic()
         found = await self._driver.run(

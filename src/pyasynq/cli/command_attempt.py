@@ -168,7 +168,7 @@ class CommandAttempt:
                 "POST", self._path("extend"), {"lease": self._settings.lease}, seconds=third
             )
         except ServiceError:
-            return self._bear()
+            return self._end_if_expired()
         if answer.status in _OK:
             self._token = str(answer.json().get("token", self._token))
             self._lease_ends = asked_at + self._settings.lease
@@ -176,9 +176,9 @@ class CommandAttempt:
         if answer.status in _OVER:
             self.end(read_cause(answer.json().get("reason")))
             return third
-        return self._bear()
+        return self._end_if_expired()
 
-    def _bear(self) -> float:
+    def _end_if_expired(self) -> float:
         """End the command if its lease has expired; return the seconds until the renewal is tried again."""
         if self._loop.time() >= self._lease_ends:
             self.end(EndCause.LOST)

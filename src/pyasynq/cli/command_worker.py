@@ -151,14 +151,14 @@ class CommandWorker:
                 self._refusal = answer.error()
                 return 0.0
             if answer.status not in {_OK, _NONE}:
-                return self._bear(answer.error(), pauses, answer.retry_after)
+                return self._back_off(answer.error(), pauses, answer.retry_after)
             self._take(answer, asked_at)
         except ServiceError as failure:
-            return self._bear(failure, pauses)
+            return self._back_off(failure, pauses)
         pauses.reset()
         return 0.0
 
-    def _bear(self, error: ServiceError, pauses: Pauses, least: float = 0.0) -> float:
+    def _back_off(self, error: ServiceError, pauses: Pauses, least: float = 0.0) -> float:
         pause = pauses.next(least)
         _log.warning("no tasks were leased: %s; trying again in %.1f s", error, pause)
         return pause

@@ -192,8 +192,8 @@ async def report_commands(operator: Operator, instance: str, reports: Sequence[C
         The number of reports that were not stored, because the table of reports in Redis is full.
     """
     named = [(f"{report.place}.{instance}", encode_command(report.command)) for report in reports]
-    door = operator._inspector  # noqa: SLF001 - of this package
-    return await door.run(write_reports(COMMAND_REPORTS, named, door.redis_now()))
+    inspector = operator._inspector  # noqa: SLF001 - of this package
+    return await inspector.run(write_reports(COMMAND_REPORTS, named, inspector.redis_now()))
 
 
 @cut_down.register(HostedCommand)

@@ -374,8 +374,8 @@ async def report_deliveries(operator: Operator, instance: str, reports: Sequence
         The number of reports that were not stored, because the table of reports in Redis is full.
     """
     named = [(f"{report.id}.{instance}", encode_delivery_report(report)) for report in reports]
-    door = operator._inspector  # noqa: SLF001 - of this package
-    return await door.run(write_reports(DELIVERY_REPORTS, named, door.redis_now()))
+    inspector = operator._inspector  # noqa: SLF001 - of this package
+    return await inspector.run(write_reports(DELIVERY_REPORTS, named, inspector.redis_now()))
 
 
 @cut_down.register(FailedExchange)

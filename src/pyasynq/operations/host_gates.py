@@ -53,7 +53,7 @@ class HostGate:
         self.host = host
         self.rate = rate
         self.concurrency = concurrency
-        self._door = operator._inspector  # noqa: SLF001 - of this package
+        self._inspector = operator._inspector  # noqa: SLF001 - of this package
 
     async def enter(self, ids: Sequence[str]) -> GateAnswer:
         """Admit the first of these requests, as many as the limits allow: each takes a token and a slot.
@@ -70,9 +70,9 @@ class HostGate:
             ids,
             limits=None if rate is None else (rate.requests, rate.period, rate.burst),
             concurrency=self.concurrency,
-            now=self._door.redis_now(),
+            now=self._inspector.redis_now(),
         )
-        admitted, throttled, wait, left = await self._door.run(plan)
+        admitted, throttled, wait, left = await self._inspector.run(plan)
         return GateAnswer(admitted, throttled / 1e3, wait / 1e6, left)
 
     async def close_for(self, seconds: float) -> float:
@@ -83,8 +83,8 @@ class HostGate:
         Raises:
             RedisError: Redis cannot be reached, or refuses.
         """
-        plan = plans.close_gate(self.host, math.ceil(seconds * 1_000), self._door.redis_now())
-        return await self._door.run(plan) / 1e3
+        plan = plans.close_gate(self.host, math.ceil(seconds * 1_000), self._inspector.redis_now())
+        return await self._inspector.run(plan) / 1e3
 
     async def renew(self, ids: Sequence[str]) -> int:
         """Renew the slots of running requests; return how many of them still had a slot.
@@ -92,7 +92,7 @@ class HostGate:
         Raises:
             RedisError: Redis cannot be reached, or refuses.
         """
-        return await self._door.run(plans.renew_slots(self.host, ids, self._door.redis_now()))
+        return await self._inspector.run(plans.renew_slots(self.host, ids, self._inspector.redis_now()))
 
     async def release(self, request_id: str) -> None:
         """Release the slot of a request.
@@ -100,4 +100,4 @@ class HostGate:
         Raises:
             RedisError: Redis cannot be reached, or refuses.
         """
-        await self._door.run(plans.release_slot(self.host, request_id))
+        await self._inspector.run(plans.release_slot(self.host, request_id))

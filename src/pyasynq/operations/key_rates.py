@@ -38,7 +38,7 @@ async def spend_key_request(operator: Operator, key_id: str, rate: RequestRate) 
     Raises:
         RedisError: Redis cannot be reached.
     """
-    door = operator._inspector  # noqa: SLF001 - of this package
+    inspector = operator._inspector  # noqa: SLF001 - of this package
     limits = (rate.requests, rate.period, rate.burst)
-    taken, left, wait, fill = await door.run(plans.spend_request(key_id, limits, door.redis_now()))
+    taken, left, wait, fill = await inspector.run(plans.spend_request(key_id, limits, inspector.redis_now()))
     return KeyAllowance(taken == 1, left, wait / 1e6, fill / 1e6)

@@ -231,5 +231,5 @@ async def report_lease_workers(
         The number of reports that were not stored, because the table of reports in Redis is full.
     """
     named = [(f"{report.id}.{instance}", encode_report(report)) for report in reports]
-    door = operator._inspector  # noqa: SLF001 - of this package
-    return await door.run(write_reports(LEASE_WORKER_REPORTS, named, door.redis_now()))
+    inspector = operator._inspector  # noqa: SLF001 - of this package
+    return await inspector.run(write_reports(LEASE_WORKER_REPORTS, named, inspector.redis_now()))

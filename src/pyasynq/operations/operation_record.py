@@ -29,7 +29,11 @@ def encode_operation(
     request: str = "",
     now: datetime,
 ) -> dict[str, Argument]:
-    """Return the fields of a new operation's record; `request` names the call that starts it."""
+    """Return the fields of a new operation's record.
+
+    `request` is `HASH:CALL`, the hash of the request's content and the id of the call; empty without an
+    idempotency key.
+    """
     queues, total, query, undoes = scope
     return {
         **({"request": request} if request else {}),

@@ -28,8 +28,8 @@ async def record_sign_out(operator: Operator, session_id: str, until: int) -> No
     Raises:
         RedisError: Redis cannot be reached, or refuses.
     """
-    door = operator._inspector  # noqa: SLF001 - of this package
-    await door.run(plans.add_signed_out(_digest(session_id), until=until, now=door.now()))
+    inspector = operator._inspector  # noqa: SLF001 - of this package
+    await inspector.run(plans.add_signed_out(_digest(session_id), until=until, now=inspector.now()))
 
 
 async def is_signed_out(operator: Operator, session_id: str) -> bool:
@@ -42,8 +42,8 @@ async def is_signed_out(operator: Operator, session_id: str) -> bool:
     Raises:
         RedisError: Redis cannot be reached, or refuses.
     """
-    door = operator._inspector  # noqa: SLF001 - of this package
-    return await door.run(plans.has_signed_out(_digest(session_id)))
+    inspector = operator._inspector  # noqa: SLF001 - of this package
+    return await inspector.run(plans.has_signed_out(_digest(session_id)))
 
 
 def _digest(session_id: str) -> str:

@@ -1,7 +1,7 @@
 """The table of everything that an operator can see and do: one row for each method of `Operator`.
 
 A new view or verb needs a method of a class in `operator/`, and a row in this table. The method only calls
-Redis through a `Door`; the row decides about permission, redaction and audit.
+Redis through an `OperatorInspector`; the row decides about permission, redaction and audit.
 """
 
 from __future__ import annotations

@@ -76,8 +76,9 @@ async def count_listening(operator: Operator, task_type: str, shards: int) -> in
     Raises:
         RedisError: Redis cannot be reached.
     """
-    door = operator._inspector  # noqa: SLF001 - of this package
+    inspector = operator._inspector  # noqa: SLF001 - of this package
     counts = [
-        await door.run(plans.count_list_workers(task_type, shard)) for shard in range(min(shards, MAX_SHARDS))
+        await inspector.run(plans.count_list_workers(task_type, shard))
+        for shard in range(min(shards, MAX_SHARDS))
     ]
     return sum(counts)

@@ -181,13 +181,13 @@ class HttpWork:
             return 0.0
         error = self._poll.exception()
         if isinstance(error, ServiceError):
-            return self._bear(error, pauses)
+            return self._back_off(error, pauses)
         answer = self._poll.result()
         if answer.status in {_OK, _NONE}:
             try:
                 self._take(answer, asked_at)
             except ServiceError as strange:
-                return self._bear(strange, pauses)
+                return self._back_off(strange, pauses)
             pauses.reset()
             return 0.0
         if answer.status in _LASTING:
@@ -196,9 +196,9 @@ class HttpWork:
         if answer.status == _NOT_FOUND:
             with suppress(ServiceError):
                 await self._update_served()  # a task type was deleted
-        return self._bear(answer.error(), pauses, answer.retry_after)
+        return self._back_off(answer.error(), pauses, answer.retry_after)
 
-    def _bear(self, error: ServiceError, pauses: Pauses, least: float = 0.0) -> float:
+    def _back_off(self, error: ServiceError, pauses: Pauses, least: float = 0.0) -> float:
         pause = pauses.next(least)
         _log.warning("no tasks were leased: %s; trying again in %.1f s", error, pause)
         return pause

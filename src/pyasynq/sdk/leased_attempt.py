@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyasynq._engine.failure_text import error_line
-from pyasynq._engine.run.outcome import find_wish, reported_error
+from pyasynq._engine.run.outcome import find_control_flow, reported_error
 from pyasynq._visible_text import visible
 from pyasynq.context import current_task
 from pyasynq.control import Archive, Cancel, Retry, Snooze, find_control
@@ -234,7 +234,7 @@ class LeasedAttempt:
         try:
             answer = await self._connection.send("POST", self._path("extend"), body, seconds=_RENEW_SECONDS)
         except ServiceError as error:
-            return self._bear(error, report)
+            return self._handle_renewal_failure(error, report)
         if answer.status in _OK:
             self._token = str(answer.json().get("token", self._token))
             self._lease_ends = asked_at + LEASED_SECONDS
@@ -243,9 +243,11 @@ class LeasedAttempt:
             self._is_over = True
             self.cancel(_read_cause(answer))
             return None
-        return self._bear(answer.error(), report)
+        return self._handle_renewal_failure(answer.error(), report)
 
-    def _bear(self, error: ServiceError, report: tuple[float, float | None, str] | None) -> float | None:
+    def _handle_renewal_failure(
+        self, error: ServiceError, report: tuple[float, float | None, str] | None
+    ) -> float | None:
         """Handle a failed renewal: return the seconds until the next try, or cancel after the lease's end.
 
         `report` is the progress report that was not sent; it is sent with the next renewal. Return None if
@@ -320,7 +322,7 @@ class LeasedAttempt:
 
 def _describe_failure(error: BaseException) -> tuple[str, dict[str, Any]]:
     """Return action (such as `fail` or `snooze`) and body of the request for an error of a handler."""
-    wish = find_wish(error)
+    wish = find_control_flow(error)
     text = error_line(reported_error(error)) or type(error).__name__
     match wish:
         case Snooze():

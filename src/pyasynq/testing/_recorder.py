@@ -12,7 +12,7 @@ from pyasynq import events as happened
 from pyasynq._app.routes import watch_result
 from pyasynq._engine.handlers.group_routes import GroupRouter
 from pyasynq._engine.handlers.routes import HasHooks
-from pyasynq._engine.run.outcome import find_wish
+from pyasynq._engine.run.outcome import find_control_flow
 from pyasynq.context import current_task
 from pyasynq.errors import HandlerExitError, PayloadDecodingError
 from pyasynq.events import Outcome, TaskFinished
@@ -162,7 +162,9 @@ class Recorder:
 
 def _is_intended(event: TaskFinished) -> bool:
     """Return whether the event's error is a chosen outcome (such as `Snooze`), not a failure."""
-    return event.error is None or event.outcome is Outcome.REVOKED or find_wish(event.error) is not None
+    return (
+        event.error is None or event.outcome is Outcome.REVOKED or find_control_flow(event.error) is not None
+    )
 
 
 def decode_arguments(task: TypedTask[..., Any] | None, payload: bytes) -> dict[str, Any] | None:

@@ -74,7 +74,7 @@ async def _replace_payload(ask: PageRequest, fields: dict[str, str], typed: str,
     """Replace the payload that the form has shown.
 
     Raises:
-        ValueError: the text is not JSON, does not fit the schema, or the payload has changed since.
+        ValueError: the text must be JSON and is not, does not fit the schema, or the payload has changed.
     """
     queue, task_id = ask.name("queue"), ask.name("task")
     await _check_payload(ask, queue, task_id, typed)

@@ -14,7 +14,7 @@ def test_names_travel_with_ten_batches_at_once_and_one_each_second() -> None:
     registry.confirm(["default"])
 
     def count(batches: int) -> int:
-        return sum(registry.may_travel(["default"]) for _ in range(batches))
+        return sum(registry.try_acquire(["default"]) for _ in range(batches))
 
     assert 10 == count(1_000)
     clock.move(0.5)
@@ -28,7 +28,7 @@ def test_a_new_name_always_travels() -> None:
     registry = QueueRegistry()
     registry.confirm(["known"])
 
-    assert all(registry.may_travel(["known", f"new-{number}"]) for number in range(100))
+    assert all(registry.try_acquire(["known", f"new-{number}"]) for number in range(100))
 
 
 def test_names_that_are_owed_are_taken_once() -> None:

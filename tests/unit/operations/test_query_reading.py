@@ -96,23 +96,21 @@ def test_a_query_tells_its_fields_and_states() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "is_about_places", "needs_redaction"),
+    ("text", "needs_content", "needs_redaction"),
     [
-        ("queue:mail,labels state:pending,archived", True, False),
-        ("-state:retry (id:a OR queue:b*)", True, False),
-        ("state:archived type:mail", False, False),
-        ("state:archived retried:>3", False, False),
-        ("state:archived size:>1kB", False, True),
-        ("state:archived error:timeout", False, True),
-        ("word", False, True),
+        ("queue:mail,labels state:pending,archived", False, False),
+        ("-state:retry (id:a OR queue:b*)", False, False),
+        ("state:archived type:mail", True, False),
+        ("state:archived retried:>3", True, False),
+        ("state:archived size:>1kB", True, True),
+        ("state:archived error:timeout", True, True),
+        ("word", True, True),
     ],
 )
-def test_a_query_tells_what_of_a_task_it_tests(
-    text: str, is_about_places: bool, needs_redaction: bool
-) -> None:
+def test_a_query_tells_what_of_a_task_it_tests(text: str, needs_content: bool, needs_redaction: bool) -> None:
     """A secret that is replaced changes the texts, and the size of the payload."""
     query = parse_query(text)
-    assert (is_about_places, needs_redaction) == (query.is_about_places, query.needs_redaction)
+    assert (needs_content, needs_redaction) == (query.needs_content, query.needs_redaction)
 
 
 def test_ids_are_known_where_no_other_task_can_match() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 
 
-class Door:
+class FakeInspector:
     """An inspector of an empty Redis that takes its time."""
 
     places = ()
@@ -56,52 +56,54 @@ class Door:
 
 
 @pytest.fixture
-def door() -> Door:
+def inspector() -> FakeInspector:
     """An empty Redis."""
-    return Door()
+    return FakeInspector()
 
 
 @pytest.fixture
-def sweep(door: Door) -> Sweep:
+def sweep(inspector: FakeInspector) -> Sweep:
     """A sweep over the empty Redis."""
-    return Sweep(door, lambda: door.seconds)  # type: ignore[arg-type]
+    return Sweep(inspector, lambda: inspector.seconds)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("takes", "rest"), [(0.0, INTERVAL), (0.03, INTERVAL), (1.0, LOAD_FACTOR * 1.0)])
 def test_a_sweep_rests_fifty_times_as_long_as_it_took(
-    door: Door, sweep: Sweep, takes: float, rest: float
+    inspector: FakeInspector, sweep: Sweep, takes: float, rest: float
 ) -> None:
     """So it takes at most 2 % of Redis' time; a quick one rests two seconds."""
-    door.takes = takes
+    inspector.takes = takes
     first, _ = sweep.read()
-    door.seconds += rest - 0.001
+    inspector.seconds += rest - 0.001
     assert (first, None) == sweep.read()
-    assert 1 == door.sweeps
-    door.seconds += 0.002
+    assert 1 == inspector.sweeps
+    inspector.seconds += 0.002
     second, earlier = sweep.read()
-    assert (2, first.at) == (door.sweeps, earlier and earlier.at)
+    assert (2, first.at) == (inspector.sweeps, earlier and earlier.at)
     assert second is not first
 
 
-def test_nothing_is_read_without_a_caller(door: Door, sweep: Sweep) -> None:
+def test_nothing_is_read_without_a_caller(inspector: FakeInspector, sweep: Sweep) -> None:
     """There is no timer and no thread."""
     threads = threading.active_count()
-    door.seconds += 3_600
-    assert (0, threads) == (door.sweeps, threading.active_count())
+    inspector.seconds += 3_600
+    assert (0, threads) == (inspector.sweeps, threading.active_count())
     sweep.read()
-    door.seconds += 3_600
-    assert (1, threads) == (door.sweeps, threading.active_count())
+    inspector.seconds += 3_600
+    assert (1, threads) == (inspector.sweeps, threading.active_count())
 
 
-def test_a_sweep_that_fails_rests_as_well_and_the_last_snapshot_is_shown(door: Door, sweep: Sweep) -> None:
+def test_a_sweep_that_fails_rests_as_well_and_the_last_snapshot_is_shown(
+    inspector: FakeInspector, sweep: Sweep
+) -> None:
     """A Redis in trouble is not asked more often for it."""
     first, _ = sweep.read()
-    door.takes, door.error = 1.0, RedisUnavailableError("redis:6379", "it is away")
-    door.seconds += 10
+    inspector.takes, inspector.error = 1.0, RedisUnavailableError("redis:6379", "it is away")
+    inspector.seconds += 10
     with pytest.raises(RedisUnavailableError):
         sweep.read()
     assert first is sweep.read()[0]
-    assert 2 == door.sweeps
-    door.seconds += 51
-    door.error = None
+    assert 2 == inspector.sweeps
+    inspector.seconds += 51
+    inspector.error = None
     assert first is not sweep.read()[0]

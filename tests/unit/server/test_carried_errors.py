@@ -10,7 +10,7 @@ import pytest
 from pyasynq import Archive, LeaseExpiredError, RemoteError, Retry, SkipRetry, Snooze, TaskNotFoundError
 from pyasynq._engine.executor.carried_error import describe, revive
 from pyasynq._engine.failure_text import error_line, format_trace, own_traceback
-from pyasynq._engine.run.outcome import find_cause, find_wish
+from pyasynq._engine.run.outcome import find_cause, find_control_flow
 from tests.bad_errors import BAD_ERRORS
 
 
@@ -133,7 +133,7 @@ def test_the_outcome_of_the_task_is_read_as_from_the_original_error(wish: BaseEx
     outer.__cause__ = wish
 
     for error in (wish, outer, BaseExceptionGroup("all", [wish])):
-        found = find_wish(carried(error))
+        found = find_control_flow(carried(error))
         assert type(wish) is type(found)
         assert vars(wish).items() <= vars(found).items()
 

@@ -176,7 +176,7 @@ def _decide_after_failure(
 ) -> Decision:
     # A wrapped TaskCanceledError does not count: the handler raised it, so it is not an operator's choice.
     choice = error.outcome if isinstance(error, TaskCanceledError) else ""
-    wish = find_wish(error)
+    wish = find_control_flow(error)
     if choice == "delete" or isinstance(wish, RevokeTask | control.Cancel):
         return Decision("done", Outcome.REVOKED, now)
     if choice == "archive" or isinstance(wish, SkipRetry | control.Archive):
@@ -196,12 +196,12 @@ def _decide_after_failure(
     return Decision("retry", Outcome.RETRIED, now, due_at, is_failure=is_failure)
 
 
-_Wish: TypeAlias = control.ControlFlow | RevokeTask | SkipRetry
+_ControlFlow: TypeAlias = control.ControlFlow | RevokeTask | SkipRetry
 
 _STRONGEST_FIRST = (RevokeTask | control.Cancel, SkipRetry | control.Archive, control.Retry, control.Snooze)
 
 
-def find_wish(error: BaseException) -> _Wish | None:
+def find_control_flow(error: BaseException) -> _ControlFlow | None:
     """Return the control-flow exception that an error is, was raised from, or contains (exception group).
 
     None if there is none. The order of precedence is: revoke or cancel, archive, retry, snooze.
@@ -236,7 +236,7 @@ def reported_error(error: BaseException) -> BaseException:
 
     It is an `Archive`, or a `Retry` that has a reason; otherwise the result of `find_cause`.
     """
-    wish = find_wish(error)
+    wish = find_control_flow(error)
     has_reason = isinstance(wish, control.Archive) or (isinstance(wish, control.Retry) and wish.reason)
     return wish if wish is not None and has_reason else find_cause(error)
 

@@ -25,8 +25,8 @@ from pyasynq._engine.run.outcome import (
     build_cause_ending,
     build_result_ending,
     decide,
+    find_control_flow,
     find_error,
-    find_wish,
 )
 from pyasynq._engine.run.settle_record import drop_frames, make_record, make_unchanged_record
 from pyasynq._visible_text import visible
@@ -156,7 +156,7 @@ class Runner:
         if handler is None or type(error) is GeneratorExit:
             return
         try:
-            if isinstance(find_wish(error), Cancel | Snooze):
+            if isinstance(find_control_flow(error), Cancel | Snooze):
                 return
             told = handler(task, error)
             if isawaitable(told):
@@ -306,7 +306,7 @@ def _emit(parts: Parts, attempt: Attempt, ending: Ending, decision: Decision) ->
             delay=decision.delay,
             waited=attempt.waited,
             reason=cancel_reason(attempt.cause) if type(ending) is Failed else None,
-            asked=type(ending) is Failed and find_wish(ending.error) is not None,
+            asked=type(ending) is Failed and find_control_flow(ending.error) is not None,
         )
         parts.events.emit(finished)
     except BaseException:  # noqa: BLE001 - logged; the outcome is already decided

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyasynq._background.service import Service
     from pyasynq._engine.engine_parts import Parts
-    from pyasynq._engine.services.sender import Parcel
+    from pyasynq._engine.services.sender import RoundCalls
     from pyasynq._engine.take.intake import Intake
 
 _SHORTEST_PATIENCE: Final = 0.1
@@ -29,7 +29,7 @@ class NodeSender(Sender):
     """The sender of one node.
 
     Attributes:
-        in_flight: number of parcels without an answer.
+        in_flight: number of pipelines without an answer.
         is_failing: whether the last exchange failed.
         mean_seconds: exponentially weighted moving average (EWMA) of the response time.
     """
@@ -78,7 +78,7 @@ class _Wait:
 
 
 class NodeSenders:
-    """Sends parcels to the nodes of a cluster in parallel. Used by the event loop only.
+    """Sends the calls of a round to the nodes of a cluster in parallel. Used by the event loop only.
 
     A round waits for all nodes that answer in their usual time, so that the queues of all nodes share slots
     by their priorities. It does not wait for a slow or failed node. The queues of such a node are skipped
@@ -103,9 +103,9 @@ class NodeSenders:
         self._error: Exception | None = None
         """Error raised while replies were passed on, perhaps after the round; the next `send` raises it."""
 
-    async def send(self, parcel: Parcel) -> None:
-        """Send a parcel and pass on the replies; do not wait for slow nodes, whose replies come later."""
-        parts = parcel.by_node(self._find_node)
+    async def send(self, calls: RoundCalls) -> None:
+        """Send the calls of a round, and pass on the replies; those of slow nodes are passed on later."""
+        parts = calls.by_node(self._find_node)
         for node in parts.keys() - self._senders.keys():
             self._senders[node] = NodeSender(self._service, self._parts, self._intake)
         wait = _Wait({node: self._senders[node].patience for node in parts})
@@ -125,17 +125,17 @@ class NodeSenders:
         self._left.clear()
         self._arrange()
 
-    def _start(self, node: str, parcel: Parcel, wait: _Wait) -> None:
-        task = asyncio.create_task(self._send(node, parcel, wait), name=f"pyasynq processor, node {node}")
+    def _start(self, node: str, calls: RoundCalls, wait: _Wait) -> None:
+        task = asyncio.create_task(self._send(node, calls, wait), name=f"pyasynq processor, node {node}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _send(self, node: str, parcel: Parcel, wait: _Wait) -> None:
+    async def _send(self, node: str, calls: RoundCalls, wait: _Wait) -> None:
         sender, clock = self._senders[node], self._parts.clock
         sender.in_flight += 1
         began = clock.monotonic()
         try:
-            error = await sender.send(parcel)
+            error = await sender.send(calls)
         except Exception as raised:  # noqa: BLE001 - `send` raises it
             self._error = raised
             error = None

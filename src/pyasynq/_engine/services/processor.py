@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pyasynq._background.service import Service
 from pyasynq._checks import parse_seconds
 from pyasynq._engine.services.node_senders import NodeSenders
-from pyasynq._engine.services.sender import Parcel, Sender
+from pyasynq._engine.services.sender import RoundCalls, Sender
 from pyasynq._engine.take.queue_state import Key, QueuePhase
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ class Processor(Service):
         if self._sink.give_back_at < math.inf:
             await self._watch_pauses()
         await self._renew_watches()
-        parcel = self._pack()
-        if any(parcel):
+        calls = self._pack()
+        if any(calls):
             self._sending = True
             self._start_side()
             try:
-                error = await self._sender.send(parcel)
+                error = await self._sender.send(calls)
             finally:
                 self._sending = False
             if error is not None:
@@ -114,17 +114,17 @@ class Processor(Service):
         """
         await self._wait_for_side()
         if batches := self._parts.settles.take_fresh():
-            await self._sender.send(Parcel(batches))
+            await self._sender.send(RoundCalls(batches))
         await self._sender.finish()
         if finds := self._intake.finds():
-            await self._sender.send(Parcel(finds=finds))
+            await self._sender.send(RoundCalls(finds=finds))
             await self._sender.finish()
         self._intake.put_back_unstarted()
         while batches := self._parts.settles.take_fresh():
-            await self._sender.send(Parcel(batches))
+            await self._sender.send(RoundCalls(batches))
             await self._sender.finish()
 
-    def _pack(self) -> Parcel:
+    def _pack(self) -> RoundCalls:
         intake = self._intake
         intake.put_back_unstarted()
         batches = self._parts.settles.take_fresh()
@@ -134,7 +134,7 @@ class Processor(Service):
                 intake.board.slot_freed(batch.queue)
         asks = intake.reserve_asks()
         quarantines = intake.unreadable.quarantines(self._parts.clock.monotonic())
-        return Parcel(batches, asks, intake.finds(), quarantines, intake.proofs_to_end())
+        return RoundCalls(batches, asks, intake.finds(), quarantines, intake.proofs_to_end())
 
     # The second pipeline.
 

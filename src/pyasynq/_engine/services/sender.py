@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyasynq._redis.plan import Plan
 
 
-class Parcel(NamedTuple):
+class RoundCalls(NamedTuple):
     """Calls of one round of the processor, sent in pipelines; the replies come in the same order."""
 
     batches: Sequence[Batch] = ()
@@ -32,7 +32,7 @@ class Parcel(NamedTuple):
 
     @property
     def plans(self) -> list[Plan[Any]]:
-        """The plans of all calls in the parcel, in their order."""
+        """The plans of all calls, in their order."""
         plans: list[Plan[Any]] = [batch.plan for batch in self.batches]
         plans += [ask.plan for ask in self.asks]
         plans += [plan for _, plan in self.finds]
@@ -40,8 +40,8 @@ class Parcel(NamedTuple):
         plans += [plan for _, plan in self.proofs]
         return plans
 
-    def by_node(self, find_node: Callable[[str], str]) -> dict[str, Parcel]:
-        """Return a parcel for each node; `find_node` returns the node that serves a queue."""
+    def by_node(self, find_node: Callable[[str], str]) -> dict[str, RoundCalls]:
+        """Return the calls for each node; `find_node` returns the node that serves a queue."""
         parts: dict[str, list[list[Any]]] = {}
         for place, (items, get_queue) in enumerate(zip(self, _GET_QUEUE, strict=True)):
             for item in items:
@@ -49,7 +49,7 @@ class Parcel(NamedTuple):
                 if node not in parts:
                     parts[node] = [[] for _ in self]
                 parts[node][place].append(item)
-        return {node: Parcel(*fields) for node, fields in parts.items()}
+        return {node: RoundCalls(*fields) for node, fields in parts.items()}
 
 
 _GET_QUEUE: Final[tuple[Callable[[Any], str], ...]] = (
@@ -59,13 +59,15 @@ _GET_QUEUE: Final[tuple[Callable[[Any], str], ...]] = (
     lambda quarantine: quarantine[0].queue,
     lambda proof: proof[0].queue,
 )
-"""Functions that return the queue of an item, one for each field of a parcel."""
+"""Functions that return the queue of an item, one for each field of `RoundCalls`."""
 _CALL_ERRORS: Final = (RedisReplyError, RedisPermissionError)
 """Errors that concern one call only."""
 
 
 class Sender:
-    """Sends parcels to one Redis server, and passes on the replies. Used by the event loop only.
+    """Sends the calls of each round to one Redis server, and passes on the replies.
+
+    Used by the event loop only.
 
     Args:
         service: named in reports of failures.
@@ -81,18 +83,18 @@ class Sender:
         self.rest = 0.0
         """Back-off: seconds to wait before the next exchange with Redis; 0 if it answered the last one."""
 
-    async def send(self, parcel: Parcel) -> Exception | None:
-        """Send a parcel in pipelines and pass on the replies; return an error if Redis gave none.
+    async def send(self, calls: RoundCalls) -> Exception | None:
+        """Send the calls of a round in pipelines, and pass on the replies; without any, return the error.
 
         A queue whose own calls failed is skipped for a while, and reported. An outcome that Redis permanently
         refuses is not an error: another outcome is written in its place.
         """
         began = self._parts.clock.monotonic() if self._parts.events.wants(ExchangeEnded) else None
-        plans = parcel.plans
+        plans = calls.plans
         results = await self._exchange(plans)
         if began is not None:
             seconds = self._parts.clock.monotonic() - began
-            outcomes = sum(len(batch.attempts) for batch in parcel.batches)
+            outcomes = sum(len(batch.attempts) for batch in calls.batches)
             self._parts.events.emit(ExchangeEnded(seconds, outcomes, len(plans)))
         error = _find_server_error(results)
         if error is None:
@@ -100,9 +102,9 @@ class Sender:
             self.rest = 0.0
         else:
             self.rest = self._backoff.next()
-        self._confirm(parcel, results)
-        self._hand_out(parcel, results)
-        for batch in parcel.batches:
+        self._confirm(calls, results)
+        self._hand_out(calls, results)
+        for batch in calls.batches:
             if batch.puts_back:
                 # Recorded after the answers: Redis may have run these batches last, if it had to load their
                 # script first.
@@ -121,39 +123,39 @@ class Sender:
         except Exception as error:  # noqa: BLE001 - each plan needs an answer
             return [error] * len(plans)
 
-    def _confirm(self, parcel: Parcel, results: Sequence[Any]) -> None:
+    def _confirm(self, calls: RoundCalls, results: Sequence[Any]) -> None:
         """Pass the answers to the settle queue; the syncer retries outcomes whose write failed."""
-        for batch, result in zip(parcel.batches, results, strict=False):
+        for batch, result in zip(calls.batches, results, strict=False):
             self._parts.settles.confirm(batch, result)
             if batch.in_steps:
                 self._intake.board.slot_freed(batch.queue)
 
-    def _hand_out(self, parcel: Parcel, results: Sequence[Any]) -> None:
+    def _hand_out(self, calls: RoundCalls, results: Sequence[Any]) -> None:
         """Pass the answers to dequeue calls, searches and quarantines to the intake."""
         intake = self._intake
-        answers = iter(results[len(parcel.batches) :])
-        for ask in parcel.asks:
+        answers = iter(results[len(calls.batches) :])
+        for ask in calls.asks:
             answer = next(answers)
             if isinstance(answer, Exception):
                 intake.failed(ask, answer, self._start_back_off(ask.queue.name, answer))
             else:
                 intake.answered(ask, answer)
                 self._failures.recover(ask.queue.name)
-        for call, _ in parcel.finds:
+        for call, _ in calls.finds:
             answer = next(answers)
             if isinstance(answer, Exception):
                 intake.leave_alone(call.queue.name, self._start_back_off(call.queue.name, answer))
             else:
                 intake.found(call, answer)
         intake.deliver()
-        for task, _ in parcel.quarantines:
+        for task, _ in calls.quarantines:
             answer = next(answers)
             if isinstance(answer, Exception):
                 intake.leave_alone(task.queue, self._start_back_off(task.queue, answer))
             else:
                 intake.unreadable.quarantined(task)
                 self._parts.settles.on_endings(task.queue, answer.endings)
-        intake.proofs_ended(parcel.proofs)
+        intake.proofs_ended(calls.proofs)
 
     def _start_back_off(self, queue: str, error: Exception) -> float:
         """Start the back-off of a queue after an error, unless Redis itself is in one.

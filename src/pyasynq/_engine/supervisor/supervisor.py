@@ -63,15 +63,15 @@ class SupervisorSettings:
 
     Attributes:
         processes: number of workers.
-        burst: whether a worker that ends by itself has done its work.
+        burst: whether a worker that ends by itself is not restarted (burst mode).
         max_memory: bytes of resident memory above which a child is recycled; None for no limit.
         health: port and file of probes.
         beat_timeout: seconds without a sign of life after which a child is killed and replaced, because it
             holds the interpreter's lock or was stopped; 0 for no limit.
         start_timeout: seconds that the new child of a reload may take until it takes tasks; then the reload
             is cancelled; 0 for no limit.
-        end_timeout: seconds from TERM to KILL, plus a margin of about one second, for a child that has not
-            reported its own timeouts.
+        end_timeout: seconds that a child may take to end after TERM, if it has not reported its own timeouts;
+            KILL follows `KILL_MARGIN` later.
     """
 
     processes: int

@@ -6,10 +6,10 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyasynq.cli.demo.casualty import Casualty
 from pyasynq.cli.demo.progress import DemoState, LeaseView, RateMeter, WorkerView
 from pyasynq.cli.demo.summary import Remains, Summary, path_of, summarize
 from pyasynq.cli.demo.tasks import QUEUE, measure
+from pyasynq.cli.demo.worker_kill_record import WorkerKillRecord
 from pyasynq.cli.output.progress import percent
 from pyasynq.errors import PyasynqError
 from pyasynq.task import TaskState
@@ -55,7 +55,7 @@ class Demo:
         self._worker_of_server: dict[str, Worker] = {}
         self._meter = RateMeter()
         self._patience = _Patience()
-        self._casualty: Casualty | None = None
+        self._kill_record: WorkerKillRecord | None = None
 
     async def run(self, *, kill: bool) -> Summary:
         """Enqueue every file, wait until each task is completed or archived, and return a summary.
@@ -74,7 +74,7 @@ class Demo:
             self._display.show(snapshot)
             if queue.unfinished == 0:
                 return await self._sum_up(enqueued, time.monotonic() - started)
-            if kill and self._casualty is None and snapshot.share >= _KILL_AT_SHARE:
+            if kill and self._kill_record is None and snapshot.share >= _KILL_AT_SHARE:
                 await self._kill_one(snapshot.share, active)
             self._check_workers(queue)
             await asyncio.sleep(_LOOK_INTERVAL_SECONDS)
@@ -120,21 +120,21 @@ class Demo:
             return
         victim.kill()
         held = [task.id for task in self._find_held_tasks(victim, await self._list_active_tasks())]
-        self._casualty = Casualty(victim, share, held)
+        self._kill_record = WorkerKillRecord(victim, share, held)
         self._display.say(
             f"{victim.name} (pid {victim.pid}) is killed with SIGKILL, {percent(share)} is done."
         )
         self._display.say(f"It holds {len(held)} tasks, whose leases are no longer renewed and run down.")
 
     def _note_recovery(self, active: Sequence[TaskInfo]) -> None:
-        casualty = self._casualty
-        if casualty and casualty.note(task.id for task in self._find_held_tasks(casualty.worker, active)):
-            name, age = casualty.worker.name, casualty.age
+        record = self._kill_record
+        if record and record.update(task.id for task in self._find_held_tasks(record.worker, active)):
+            name, age = record.worker.name, record.age
             self._display.say(f"The tasks of {name} are pending again, {age:.0f} s after the kill.")
 
     def _check_workers(self, queue: QueueInfo) -> None:
         for worker in self._workers:
-            is_dead = self._casualty is not None and worker is self._casualty.worker
+            is_dead = self._kill_record is not None and worker is self._kill_record.worker
             if worker.exit_code is not None and not is_dead:
                 how = f"{worker.name} ended with exit code {worker.exit_code}"
                 raise DemoError(f"{how}; its log ends with:\n{worker.last_words}")
@@ -146,13 +146,13 @@ class Demo:
     def _snapshot(
         self, elapsed: float, total: int, queue: QueueInfo, active: Sequence[TaskInfo]
     ) -> DemoState:
-        dead = self._casualty.worker if self._casualty else None
+        dead = self._kill_record.worker if self._kill_record else None
         workers = [
             WorkerView(
                 worker.name,
                 worker.pid,
                 running=len(self._find_held_tasks(worker, active)),
-                killed_for=self._casualty.age if self._casualty and worker is dead else None,
+                killed_for=self._kill_record.age if self._kill_record and worker is dead else None,
             )
             for worker in self._workers
         ]
@@ -179,7 +179,7 @@ class Demo:
             completed=await self._list_all_tasks(TaskState.COMPLETED),
             archived=await self._list_all_tasks(TaskState.ARCHIVED),
         )
-        kill = self._casualty.to_kill() if self._casualty else None
+        kill = self._kill_record.to_kill() if self._kill_record else None
         return summarize(remains, self._sources, enqueued=enqueued, kill=kill, seconds=seconds)
 
     async def _list_all_tasks(self, state: TaskState) -> list[TaskInfo]:

@@ -76,5 +76,5 @@ async def settle(attempt: Attempt, outcome: HostedOutcome, retry_delay: DelayOfF
 
 
 def _goes_on_waiting(outcome: HostedOutcome) -> bool:
-    """Return whether the task was put back or put off without a try, so that it still waits for its host."""
+    """Return whether the task still waits for its host: put back, or retried without spending a retry."""
     return isinstance(outcome, PutBack) or (isinstance(outcome, Retry) and not outcome.spend)

@@ -9,7 +9,7 @@ from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.operations.finding import AttentionFinding, FindingAction
 
-from .common import build_worker_action, query_of, speed_up, to_moment
+from .common import build_capacity_action, build_worker_action, query_of, to_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def find_late_queues(
             f"The next task of {visible(one.queue)} has been pending for {duration(waited)}; "
             f"the objective is {duration(objective)}, and {counted(info.pending, 'task')} "
             f"{'is' if info.pending == 1 else 'are'} pending.",
-            speed_up(one),
+            build_capacity_action(one),
             query_of(one.queue, "state:pending"),
             info.timestamp - info.latency,
         )
@@ -95,7 +95,7 @@ def find_backlogs(
             3,
             f"{counted(pending, 'task')} of {visible(one.queue)} are pending, which take "
             f"{duration(seconds)} at the present rate of {_rate_text(rate)}.",
-            speed_up(one),
+            build_capacity_action(one),
             query_of(one.queue, "state:pending"),
         )
 

@@ -48,7 +48,7 @@ def build_pause_action(queue: str) -> FindingAction:
     )
 
 
-def speed_up(one: QueueSnapshot) -> FindingAction:
+def build_capacity_action(one: QueueSnapshot) -> FindingAction:
     """Return the action that makes a queue faster: remove its stored limits, or else start a worker."""
     limits = one.info.limits
     if limits.max_run is not None or limits.rate is not None:

@@ -35,7 +35,7 @@ from pyasynq.operations.shown import HIDDEN, Shown
 from pyasynq.operations.verbs import verb_named
 
 from ._admission import Admission
-from ._doors import Doors
+from ._connections import OperatorConnections
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pyasynq.options import Duration
     from pyasynq.task_types import TaskTypeInfo
 
-    from ._door import Door
+    from ._operator_inspector import OperatorInspector
     from ._recorder import AuditRecorder
 
 _REFUSALS: Final = (
@@ -86,7 +86,7 @@ class OperatorBase:
     ) -> None:
         self._environment = environment
         self._show = show
-        self._doors = Doors(target, timeout, clock)
+        self._connections = OperatorConnections(target, timeout, clock)
         self._owns_doors = True
         self._types = tuple(types)
         declared = PublishedSecrets()
@@ -94,7 +94,7 @@ class OperatorBase:
         self._redactor = (
             (redactor or Redactor())
             .with_secret_fields(declared.fields_of)
-            .with_secret_fields(self._doors.secrets.fields_of)
+            .with_secret_fields(self._connections.secrets.fields_of)
         )
         patterns = (queues,) if isinstance(queues, str) else tuple(queues)
         self._take_access(Access(user, patterns, read_only))
@@ -102,7 +102,7 @@ class OperatorBase:
     def _take_access(self, access: Access) -> None:
         self._access = access
         self._shown = Shown(access, self._redactor)
-        self._admission = Admission(access, self._doors.inspector)
+        self._admission = Admission(access, self._connections.inspector)
 
     @property
     def user(self) -> User:
@@ -125,7 +125,7 @@ class OperatorBase:
     @property
     def address(self) -> str:
         """Address of Redis, without the password."""
-        return self._doors.inspector.address
+        return self._connections.inspector.address
 
     @property
     def redactor(self) -> Redactor:
@@ -133,16 +133,16 @@ class OperatorBase:
         return self._redactor
 
     @property
-    def _inspector(self) -> Door:
-        return self._doors.inspector
+    def _inspector(self) -> OperatorInspector:
+        return self._connections.inspector
 
     @property
     def _recorder(self) -> AuditRecorder:
-        return self._doors.recorder
+        return self._connections.recorder
 
     @property
     def _client(self) -> Client:
-        return self._doors.client
+        return self._connections.client
 
     def present(self, task_type: str, data: bytes | None, form: str = "") -> Presentation:
         """Return a payload or result in readable form: a tree, text or hex; `form` selects one of them."""
@@ -153,7 +153,7 @@ class OperatorBase:
     def for_user(self, user: User) -> Self:
         """Return an operator for another user on these connections, which its own `close` leaves open."""
         other = type(self).__new__(type(self))
-        other._doors = self._doors  # noqa: SLF001 - of the same class
+        other._connections = self._connections  # noqa: SLF001 - of the same class
         other._show = self._show  # noqa: SLF001 - as above
         other._types = self._types  # noqa: SLF001 - as above
         other._environment = self._environment  # noqa: SLF001 - as above
@@ -170,14 +170,14 @@ class OperatorBase:
             why: reason for the refusal, such as that another site has sent the request (CSRF).
             queues: queues that the request concerns; empty if they are not known.
         """
-        now = self._doors.clock.now().to_datetime()
+        now = self._connections.clock.now().to_datetime()
         entry = describe_request(self.user, request, queues, self._redactor, now=now)
         await self._recorder.refuse(entry, why)
 
     async def _admit_or_note(self, call: OperatorCall) -> None:
         """Check that the user may make this call, and record a refusal in the audit."""
         if call.verb.may_show_contents:
-            await self._doors.read_secrets()
+            await self._connections.read_secrets()
         try:
             await self._admission.admit(call)
         except _REFUSALS as refusal:
@@ -224,7 +224,7 @@ class OperatorBase:
             await self._recorder.end(position, ended)
 
     def _begin_entry(self, call: OperatorCall) -> AuditEntry:
-        now = self._doors.clock.now().to_datetime()
+        now = self._connections.clock.now().to_datetime()
         return begin_entry(
             self.user, call.verb, call.arguments, self._redactor, concerns=call.concerns, now=now
         )
@@ -232,7 +232,7 @@ class OperatorBase:
     async def close(self) -> None:
         """Close the connections, unless they belong to another operator. Closing twice is harmless."""
         if self._owns_doors:
-            await self._doors.close()
+            await self._connections.close()
 
     async def __aenter__(self) -> Self:
         """Return the operator; the first call connects."""

@@ -11,7 +11,7 @@ from pyasynq.errors import RedisError, RedisPermissionError
 from pyasynq.operations.audit import OUTCOME_REFUSED, AuditEntry, encode_entry, log_entry
 
 if TYPE_CHECKING:
-    from ._door import Door
+    from ._operator_inspector import OperatorInspector
 
 _LOGGER = logging.getLogger("pyasynq.operations")
 
@@ -23,8 +23,8 @@ class AuditRecorder:
         is_in_log_only: whether Redis has refused an entry for lack of a right.
     """
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, inspector: OperatorInspector) -> None:
+        self._inspector = inspector
         self.is_in_log_only = False
 
     async def begin(self, entry: AuditEntry) -> str:
@@ -53,7 +53,7 @@ class AuditRecorder:
         if self.is_in_log_only:
             return
         try:
-            await self._door.run(write_refusal(encode_entry(entry), f"{entry.user}\n{entry.address}"))
+            await self._inspector.run(write_refusal(encode_entry(entry), f"{entry.user}\n{entry.address}"))
         except RedisPermissionError:
             self._note_missing_right()
         except RedisError as error:
@@ -64,7 +64,7 @@ class AuditRecorder:
         if self.is_in_log_only:
             return ""
         try:
-            return await self._door.run(write_audit(encode_entry(entry), intent=intent))
+            return await self._inspector.run(write_audit(encode_entry(entry), intent=intent))
         except RedisPermissionError:
             self._note_missing_right()
             return ""

@@ -91,7 +91,7 @@ class DoctorOperator(OperatorBase):
         given = {
             **settings,
             "queues": queues or (),
-            "timeout": self._doors.timeout,
-            "clock": self._doors.clock,
+            "timeout": self._connections.timeout,
+            "clock": self._connections.clock,
         }
-        return await examine_async(self._doors.target, given, repairs)
+        return await examine_async(self._connections.target, given, repairs)

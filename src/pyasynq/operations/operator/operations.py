@@ -191,7 +191,7 @@ class OperationOperator(SearchOperator):
         """
         from ._runner import OperationRunner  # noqa: PLC0415 - most calls need none
 
-        runner = OperationRunner(self._doors, operation_id, self._redactor, progress)
+        runner = OperationRunner(self._connections, operation_id, self._redactor, progress)
         return await runner.run()
 
     async def pause_operation(self, operation_id: str, *, reason: str = "") -> OperationInfo:

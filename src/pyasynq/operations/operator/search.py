@@ -151,7 +151,7 @@ class SearchOperator(OperatorBase):
             may_see=self._may_search(query, queues),
             shown=self._show_task if redacts else None,
             masks=None if self._redactor.has_hook else (MASK,),
-            clock=self._doors.clock,
+            clock=self._connections.clock,
         )
 
     def _may_search(self, query: Query, queues: Sequence[str] | None) -> Callable[[str], bool]:

@@ -64,9 +64,9 @@ class Query:
         return any(clause.field.is_private for clause in clauses_of(self.node))
 
     @property
-    def is_about_places(self) -> bool:
-        """Whether the query tests only queue, state and id, so that no content of a task is needed."""
-        return self.fields <= {"queue", "state", "id"}
+    def needs_content(self) -> bool:
+        """Whether the query tests more than queue, state and id, so that the content of tasks is needed."""
+        return not self.fields <= {"queue", "state", "id"}
 
     @property
     def needs_redaction(self) -> bool:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyasynq._broker.inspecting.pending_places import Hints
     from pyasynq.operations.operation import OperationInfo, OperationOptions
 
-    from ._doors import Doors
+    from ._connections import OperatorConnections
 
 LARGEST_MOVE: Final = 50
 """Maximum number of tasks that a step moves, because their hashes pass through this process."""
@@ -82,17 +82,19 @@ class Acts:
     """Performer of the steps of one operation.
 
     Args:
-        doors: connections to Redis.
+        connections: connections to Redis.
         info: the operation.
         options: options of its act.
     """
 
-    def __init__(self, doors: Doors, info: OperationInfo, options: OperationOptions) -> None:
-        self._doors = doors
-        self._door = doors.inspector
+    def __init__(
+        self, connections: OperatorConnections, info: OperationInfo, options: OperationOptions
+    ) -> None:
+        self._connections = connections
+        self._inspector = connections.inspector
         self._info = info
         self._options = options
-        self._limits = self._door.limits()
+        self._limits = self._inspector.limits()
 
     def size_limit(self, size: int) -> int:
         """Return the maximum number of tasks in a step: `size`, or fewer if the act or the rate limits it."""
@@ -108,23 +110,23 @@ class Acts:
         """Act on the tasks of a step; return its result."""
         queue, ids, state, _ = chunk
         step = ActStep(self._info.operation, progress.number)
-        now = self._door.now()
+        now = self._inspector.now()
         match self._info.act:
             case Act.RUN if not self._options.spread:
-                return self._door.run(run_step(step, queue, ids, state, now=now))
+                return self._inspector.run(run_step(step, queue, ids, state, now=now))
             case Act.ARCHIVE:
                 hints = progress.hints
                 plan = archive_step(step, queue, ids, state, limits=self._limits, now=now, hints=hints)
-                return self._door.run(plan)
+                return self._inspector.run(plan)
             case Act.DELETE:
                 keeps = self._options.undo and progress.kept < MAX_UNDO_BYTES
                 delete = set_aside_step if keeps else delete_step
-                return self._door.run(delete(step, queue, ids, state, hints=progress.hints))
+                return self._inspector.run(delete(step, queue, ids, state, hints=progress.hints))
             case Act.UNDO:
-                return self._door.run(undo_step(step, queue, ids, self._info.undoes))
+                return self._inspector.run(undo_step(step, queue, ids, self._info.undoes))
             case Act.RUN | Act.RESCHEDULE:
                 times = due_times(self._options, ids, progress.position, self._info.total)
-                return self._door.run(reschedule_step(step, queue, times, now=now))
+                return self._inspector.run(reschedule_step(step, queue, times, now=now))
             case Act.EDIT:
                 return self._edit(queue, ids)
             case Act.CANCEL:
@@ -136,14 +138,16 @@ class Acts:
 
     def _edit(self, queue: str, ids: Sequence[str]) -> Stepped:
         edit = editor_of(self._options)
-        results = self._door.run_batch([edit_task(queue, task_id, edit) for task_id in ids])
+        results = self._inspector.run_batch([edit_task(queue, task_id, edit) for task_id in ids])
         return _count(dict(zip(ids, map(_raise_if_error, results), strict=True)))
 
     def _cancel(self, queue: str, ids: Sequence[str]) -> Stepped:
-        request = partial(request_in_queue, queue, outcome=self._options.outcome, now=self._door.redis_now())
+        request = partial(
+            request_in_queue, queue, outcome=self._options.outcome, now=self._inspector.redis_now()
+        )
         reasons = {}
         for task_id, result in zip(
-            ids, self._door.run_batch([request(task_id) for task_id in ids]), strict=True
+            ids, self._inspector.run_batch([request(task_id) for task_id in ids]), strict=True
         ):
             answer = _raise_if_error(result)
             state = "missing" if answer is None else str(answer.state or "missing")
@@ -158,19 +162,19 @@ class Acts:
         # The ledger of a repeated step has the result of each task, wherever the task is now.
         fates = dict.fromkeys(ids, PLACE)
         if not is_repeated:
-            self._door.run(register_queues([target]))
+            self._inspector.run(register_queues([target]))
             operation = self._info.operation
             plans = [
                 hold_and_take(operation, queue, target, one, state, is_wanted=one not in unwanted)
                 for one in ids
             ]
-            moves = dict(zip(ids, map(_raise_if_error, self._door.run_batch(plans)), strict=True))
+            moves = dict(zip(ids, map(_raise_if_error, self._inspector.run_batch(plans)), strict=True))
             fates = {task_id: move.fate for task_id, move in moves.items()}
             reasons = {task_id: move.reason for task_id, move in moves.items() if move.reason}
-        stepped = self._door.run(release_step(step, target, fates))
+        stepped = self._inspector.run(release_step(step, target, fates))
         if stepped.lost:
             return stepped
-        self._door.run(forget_taken(self._info.operation, queue, ids))
+        self._inspector.run(forget_taken(self._info.operation, queue, ids))
         return stepped._replace(refused=reasons | stepped.refused)
 
     def _enqueue_again(self, queue: str, ids: Sequence[str]) -> Stepped:
@@ -178,9 +182,9 @@ class Acts:
         for task_id in ids:
             reasons[task_id] = ""
             try:
-                info = self._door.task_info(queue, task_id)
+                info = self._inspector.task_info(queue, task_id)
                 task, options = copy_of(info, self._info.operation)
-                self._doors.client.enqueue(task, **options)
+                self._connections.client.enqueue(task, **options)
             except TaskIDConflictError:
                 # The id is derived from the operation and the task, so an earlier run of this step made the
                 # copy.

@@ -21,7 +21,7 @@ from pyasynq.operations.verbs import Subject
 if TYPE_CHECKING:
     from pyasynq.operations.permissions import Access
 
-    from ._door import Door
+    from ._operator_inspector import OperatorInspector
 
 
 class Admission:
@@ -29,12 +29,12 @@ class Admission:
 
     Args:
         access: permissions of the user.
-        door: reads the queues of servers, schedules and operations.
+        inspector: reads the queues of servers, schedules and operations.
     """
 
-    def __init__(self, access: Access, door: Door) -> None:
+    def __init__(self, access: Access, inspector: OperatorInspector) -> None:
         self._access = access
-        self._door = door
+        self._inspector = inspector
 
     def admit(self, call: OperatorCall) -> None:
         """Check that the user may make this call; replace `queues=None` by all queues that the user sees.
@@ -70,13 +70,13 @@ class Admission:
             return
         require_somewhere(self._access, call.verb)
         if not all(map(self._access.may_everywhere, call.verb.needed)):
-            names = self._door.queues()
+            names = self._inspector.queues()
             call.queues = [name for name in names if call.is_allowed(self._access, name)]
 
     def _check_servers(self, call: OperatorCall) -> None:
         require_somewhere(self._access, call.verb)
         is_one = call.verb.subject is Subject.SERVER
-        servers = self._door.servers()
+        servers = self._inspector.servers()
         found = choose_servers(
             [server for server in servers if any(map(self._access.sees, server.queues))],
             [str(call.argument("server_id"))] if is_one else call.argument("server_ids"),
@@ -105,7 +105,7 @@ class Admission:
     def _check_operation(self, call: OperatorCall) -> None:
         operation_id = str(call.argument("operation_id"))
         require_somewhere(self._access, call.verb, call.needed)
-        operation = self._door.operation(operation_id)
+        operation = self._inspector.operation(operation_id)
         if not all(map(self._access.sees, operation.concerns)):
             raise OperationNotFoundError(operation_id)
         if call.verb.changes:
@@ -117,7 +117,7 @@ class Admission:
     def _check_entry(self, call: OperatorCall) -> None:
         require_somewhere(self._access, call.verb)
         entry_id = call.argument("entry_id")
-        for entry in self._door.scheduler_entries():
+        for entry in self._inspector.scheduler_entries():
             if entry.id == entry_id:
                 call.concerns = (queue_of_entry(entry),)
                 require_for_queue(self._access, call.verb, queue_of_entry(entry))

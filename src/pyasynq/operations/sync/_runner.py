@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pyasynq.operations.operation import OperationInfo
     from pyasynq.operations.redaction import Redactor
 
-    from ._doors import Doors
+    from ._connections import OperatorConnections
 
 _FIRST_SIZE: Final = 100
 _LONGEST_REST: Final = 5.0
@@ -59,7 +59,7 @@ class OperationRunner:
     """Runs one operation for one process.
 
     Args:
-        doors: the connections.
+        connections: the connections.
         operation: id of the operation.
         redactor: redacts tasks before they are tested against the operation's query again.
         progress: callback that is called after each step with the state of the operation.
@@ -67,13 +67,13 @@ class OperationRunner:
 
     def __init__(
         self,
-        doors: Doors,
+        connections: OperatorConnections,
         operation: str,
         redactor: Redactor,
         progress: Callable[[OperationInfo], object] | None,
     ) -> None:
-        self._doors = doors
-        self._door = doors.inspector
+        self._connections = connections
+        self._inspector = connections.inspector
         self._operation = operation
         self._redactor = redactor
         self._progress = progress
@@ -90,13 +90,13 @@ class OperationRunner:
 
     def run(self) -> OperationInfo:
         """Run the operation while this process holds its lease; return the operation's state afterwards."""
-        info: OperationInfo = self._door.operation(self._operation)
-        self._fence = self._door.run(
-            take_operation(self._operation, secrets.token_hex(8), now=self._door.redis_now())
+        info: OperationInfo = self._inspector.operation(self._operation)
+        self._fence = self._inspector.run(
+            take_operation(self._operation, secrets.token_hex(8), now=self._inspector.redis_now())
         )
         if not self._fence:
             return info
-        self._load(info, self._door.run(read_operation(self._operation)))
+        self._load(info, self._inspector.run(read_operation(self._operation)))
         self._load_tasks()
         try:
             while self._advance_once():
@@ -108,7 +108,7 @@ class OperationRunner:
             self._note(OperationState.FAILED, error=f"{type(error).__name__}: {error}"[:1_000])
             self._forget()
             raise
-        ended: OperationInfo = self._door.operation(self._operation)
+        ended: OperationInfo = self._inspector.operation(self._operation)
         return ended
 
     def _load(self, info: OperationInfo, fields: dict[str, bytes]) -> None:
@@ -118,7 +118,7 @@ class OperationRunner:
         self._target = info.target
         self._undoes = info.undoes
         self._options = decode_options(fields["options"])
-        self._acts = Acts(self._doors, info, self._options)
+        self._acts = Acts(self._connections, info, self._options)
         self._query = parse_query(info.query) if info.query else None
         self._position = int(fields.get("position", 0))
         self._number = int(fields.get("step", 0))
@@ -137,16 +137,16 @@ class OperationRunner:
             places, noted = list(self._queues), self._number
         else:
             self._tasks = decode_tasks(
-                self._door.run(read_operation_tasks(self._operation, self._parts))
+                self._inspector.run(read_operation_tasks(self._operation, self._parts))
             )
             places, noted = [queue for queue, _, _ in self._tasks], self._position
         for queue in places[self._position : self._position + 1]:
             # A move makes several calls for each step; only the ledger in the target queue counts.
             queue = self._target or queue  # noqa: PLW2901 - as the comment says
-            self._unnoted = max(0, self._door.run(read_step(self._operation, queue)) - noted)
+            self._unnoted = max(0, self._inspector.run(read_step(self._operation, queue)) - noted)
         if self._query is not None:
-            servers = self._door.servers() if self._query.needs_servers else ()
-            self._facts = match_facts(self._door.now(), servers)
+            servers = self._inspector.servers() if self._query.needs_servers else ()
+            self._facts = match_facts(self._inspector.now(), servers)
 
     def _advance_once(self) -> bool:
         """Make one step and record it; return whether to go on with the next step."""
@@ -174,15 +174,15 @@ class OperationRunner:
         # Redis.
         self._size = self._pace.next_size(len(ids), took, time.monotonic() - began)
         if self._progress is not None and state:
-            self._progress(self._door.operation(self._operation))
+            self._progress(self._inspector.operation(self._operation))
         if state == OperationState.STOPPED:
             self._forget()
         return state == OperationState.RUNNING and self._rest()
 
     def _forget(self) -> None:
-        self._door.run(forget_tasks(self._operation, self._parts))
+        self._inspector.run(forget_tasks(self._operation, self._parts))
         for queue in (*self._queues, *filter(None, [self._target])):
-            self._door.run(forget_steps(self._operation, queue))
+            self._inspector.run(forget_steps(self._operation, queue))
 
     def _find_next_tasks(self) -> StepTasks | None:
         """Choose the tasks and the number of the next step; return the tasks, None if there are no more."""
@@ -208,7 +208,7 @@ class OperationRunner:
         """
         queue, ids, *_ = chunk
         left = {task_id for name, task_id, _ in self._tasks[self._position :] if name == queue}
-        self._placed, self._places = queue, self._door.run(find_places(queue, left))
+        self._placed, self._places = queue, self._inspector.run(find_places(queue, left))
         if failures > PLACE_ATTEMPTS:
             self._hints = WALK
             ids = ids[:1]
@@ -225,8 +225,8 @@ class OperationRunner:
         while self._position < len(self._queues):
             queue = self._queues[self._position]
             if self._restorable is None:
-                self._door.run(register_queues([queue]))
-                self._restorable = self._door.run(read_restorable(self._undoes, queue))
+                self._inspector.run(register_queues([queue]))
+                self._restorable = self._inspector.run(read_restorable(self._undoes, queue))
             # Numbers decrease from step to step, so higher ones were handled before.
             ways = [way for way in self._restorable if not self._below or way[0] < self._below]
             self._restorable = ways[self._step_limit() :]
@@ -246,7 +246,7 @@ class OperationRunner:
 
         The script itself tests queue, id and state.
         """
-        if self._query is None or self._unnoted or (chunk.state and self._query.is_about_places):
+        if self._query is None or self._unnoted or (chunk.state and not self._query.needs_content):
             return self._act_on(chunk)
         matching = self._find_still_matching(chunk.queue, chunk.ids)
         changed = {task_id: "changed" for task_id in chunk.ids if task_id not in matching}
@@ -269,7 +269,7 @@ class OperationRunner:
         query = self._query
         if query is None:
             return set(ids)
-        found = self._door.run(find_tasks(queue, ids, now=self._door.now()))
+        found = self._inspector.run(find_tasks(queue, ids, now=self._inspector.now()))
         if query.needs_redaction or self._redactor.has_hook:
             found = [self._redactor.task(task, payload_view=True) for task in found]
         return {task.id for task in found if query.matches(task, self._facts)}
@@ -299,7 +299,7 @@ class OperationRunner:
                 self._places.remove(task_id for task_id in ids if task_id not in stepped.refused)
         if self._act is Act.DELETE and stepped.kept:
             self._undoable += stepped.done
-            self._undo_until = self._undo_until or repr(self._door.now().timestamp + UNDO_SECONDS)
+            self._undo_until = self._undo_until or repr(self._inspector.now().timestamp + UNDO_SECONDS)
         room = MAX_REFUSED - len(self._refused)
         self._refused += [[queue, *pair] for pair in list(stepped.refused.items())[:room]]
 
@@ -321,9 +321,9 @@ class OperationRunner:
         if error:
             fields["error"] = error
         plan = advance_operation(
-            self._operation, self._fence, fields, state=state, now=self._door.redis_now()
+            self._operation, self._fence, fields, state=state, now=self._inspector.redis_now()
         )
-        found = self._door.run(plan)
+        found = self._inspector.run(plan)
         return "" if found == LOST else found
 
     def _rest(self) -> bool:

@@ -35,9 +35,9 @@ class AttentionOperator(OperatorBase):
         Raises:
             RedisError: Redis cannot be reached.
         """
-        snapshot, earlier = self._doors.sweep.read()
+        snapshot, earlier = self._connections.sweep.read()
         known = self._inspector.run(snoozes.list_snoozes(self._inspector.now()))
-        from pyasynq.operations.attention import find_attention  # noqa: PLC0415 - as `Doors.sweep`
+        from pyasynq.operations.attention import find_attention  # noqa: PLC0415 - as `OperatorConnections.sweep`
 
         attention = find_attention(snapshot, earlier, known, thresholds)
         if self.access.may_everywhere(Permission.SETTINGS_ADMIN):
@@ -59,7 +59,7 @@ class AttentionOperator(OperatorBase):
         Raises:
             InvalidOptionError: for an unknown detector, a blank or long reason, or a wrong duration.
         """
-        from pyasynq.operations.attention import check_detector  # noqa: PLC0415 - as `Doors.sweep`
+        from pyasynq.operations.attention import check_detector  # noqa: PLC0415 - as `OperatorConnections.sweep`
 
         check_detector(detector)
         check_text("subject", subject)

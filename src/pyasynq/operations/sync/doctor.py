@@ -92,7 +92,7 @@ class DoctorOperator(OperatorBase):
         given = {
             **settings,
             "queues": queues or (),
-            "timeout": self._doors.timeout,
-            "clock": self._doors.clock,
+            "timeout": self._connections.timeout,
+            "clock": self._connections.clock,
         }
-        return examine_blocking(self._doors.target, given, repairs)
+        return examine_blocking(self._connections.target, given, repairs)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyasynq._broker.inspecting.vitals import QueueVitals, RedisHealth
     from pyasynq._redis.plan import Plan
     from pyasynq.info import QueueInfo, QueueInfos, SchedulerEntryInfo, ServerInfo
-    from pyasynq.operations.sync._door import Door
+    from pyasynq.operations.sync._operator_inspector import OperatorInspector
     from pyasynq.operations.snapshot import Activity
 
 INTERVAL: Final = 2.0
@@ -102,12 +102,12 @@ class Sweep:
     """Cache of snapshots of all queues and servers of one Redis, for all viewers of a process; thread-safe.
 
     Args:
-        door: connection that reads from Redis.
+        inspector: connection that reads from Redis.
         monotonic: monotonic clock in seconds, with which the duration of sweeps is measured.
     """
 
-    def __init__(self, door: Door, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._door = door
+    def __init__(self, inspector: OperatorInspector, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._inspector = inspector
         self._monotonic = monotonic
         self._slot = SearchSlots(1)
         self._last: Snapshot | None = None
@@ -156,7 +156,7 @@ class Sweep:
             self._earlier.popleft()
 
     def _read(self, began: float) -> Snapshot:
-        moment = self._door.now().to_datetime()
+        moment = self._inspector.now().to_datetime()
         # Modules that the second half imports are loaded while Redis describes the queues.
         (infos, past), (signs, fleet) = read_both_blocking(
             self._read_queues(moment), self._read_signs_and_fleet()
@@ -184,16 +184,16 @@ class Sweep:
 
     def _read_queues(self, moment: datetime) -> tuple[QueueInfos, _Past]:
         """Return the counts of all queues, statistics of recent attempts by task type, and poison tasks."""
-        infos = self._door.queue_infos()
+        infos = self._inspector.queue_infos()
         active = [info.queue for info in infos if info.processed_total]
         since = moment - ACTIVITY_SPAN
-        series = self._door.attempt_series(*active, since=since, step=60) if active else []
+        series = self._inspector.attempt_series(*active, since=since, step=60) if active else []
         activity = summarize_activity(series, moment)
         return infos, _Past(activity, self._count_poison(infos, activity))
 
     def _read_signs_and_fleet(self) -> tuple[_Signs, _Fleet]:
         """Return signs of stuck tasks and ticks by queue; and servers, schedules and the health of Redis."""
-        names = self._door.run(queue_names())
+        names = self._inspector.run(queue_names())
         found = self._read_vitals(names)
         fleet = self._read_fleet()
         ticks = {} if fleet.entries else self._read_ticks(names)
@@ -202,7 +202,7 @@ class Sweep:
     def _read_vitals(self, names: Sequence[str]) -> Mapping[str, QueueVitals]:
         """Return signs of stuck tasks by queue; queues that cannot be read are left out."""
         groups = _share(_GROUPS, len(names), _MOST_GROUPS)
-        now = self._door.redis_now()
+        now = self._inspector.redis_now()
         vitals = inspecting.vitals
         found = self._run_all([vitals.read_vitals(name, groups=groups, now=now) for name in names])
         return {
@@ -213,10 +213,10 @@ class Sweep:
         """Return servers, entries of schedulers, the health of Redis, and whether a type is durable."""
         vitals = inspecting.vitals
         records = self._run_all(
-            self._door.run(vitals.find_server_records(self._door.redis_now()))
+            self._inspector.run(vitals.find_server_records(self._inspector.redis_now()))
         )
-        entries = self._door.scheduler_entries()
-        health = self._run_all([vitals.read_redis_health(place) for place in self._door.places])
+        entries = self._inspector.scheduler_entries()
+        health = self._run_all([vitals.read_redis_health(place) for place in self._inspector.places])
         return _Fleet(
             tuple(one for one in records if one is not None and not isinstance(one, Exception)),
             tuple(entries),
@@ -227,7 +227,7 @@ class Sweep:
     def _wants_durability(self) -> bool:
         """Return whether a published task type is declared as `durable`; False if types cannot be read."""
         try:
-            return any(one.options.get("durable") for one in self._door.task_types())
+            return any(one.options.get("durable") for one in self._inspector.task_types())
         except (RedisPermissionError, RedisReplyError):
             return False
 
@@ -239,7 +239,7 @@ class Sweep:
         """
         outcomes: list[Any] = []
         for first in range(0, len(plans), _AT_ONCE):
-            outcomes += self._door.run_batch(plans[first : first + _AT_ONCE])
+            outcomes += self._inspector.run_batch(plans[first : first + _AT_ONCE])
         for outcome in outcomes:
             if isinstance(outcome, Exception) and not isinstance(outcome, PyasynqError):
                 raise outcome

@@ -121,7 +121,7 @@ async def rehearse_servers(call: ApiCall, name: str) -> Listing:
     return Listing(records, facts={"dry_run": True})
 
 
-async def rehearse_some(call: ApiCall, name: str) -> Listing:
+async def rehearse_by_ids(call: ApiCall, name: str) -> Listing:
     """Predict the result for each of the given tasks (dry run)."""
     await _check_subject(call, VERBS[name])
     wanted = list(dict.fromkeys(call.body.ids))

@@ -161,7 +161,7 @@ def _some(verb: str, answer: Answer, body: type[msgspec.Struct]) -> ProgramRoute
         body,
         is_list=True,
         facts=_RESULTS,
-        rehearse=partial(rehearse.rehearse_some, name=verb),
+        rehearse=partial(rehearse.rehearse_by_ids, name=verb),
         dry_returns="TaskResult",
     )
 

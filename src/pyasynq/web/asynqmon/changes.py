@@ -75,14 +75,14 @@ async def answer_delete_task(ask: ApiRequest) -> Response:
 
 
 async def answer_run_all(ask: ApiRequest) -> Response:
-    """Run all tasks of a state or a group."""
+    """Run all tasks of a state or a group of a queue."""
     with _explain_missing_queue(_explain_missing_tasks(ask.state)):
         result = await ask.operator.run_all_tasks(ask.queue, ask.state, group=ask.group, reason=_REASON)
     return json_answer({"scheduled": result.done})
 
 
 async def answer_archive_all(ask: ApiRequest) -> Response:
-    """Archive all tasks of a state or a group; evict older archived tasks if the archive is full."""
+    """Archive all tasks of a state or a group of a queue; a full archive evicts older ones."""
     with _explain_missing_queue(_explain_missing_tasks(ask.state)):
         result = await ask.operator.archive_all_tasks(
             ask.queue, ask.state, group=ask.group, trim=True, reason=_REASON
@@ -91,7 +91,7 @@ async def answer_archive_all(ask: ApiRequest) -> Response:
 
 
 async def answer_delete_all(ask: ApiRequest) -> Response:
-    """Delete all tasks of a state or a group."""
+    """Delete all tasks of a state or a group of a queue."""
     with _explain_missing_queue(_explain_missing_tasks(ask.state)):
         result = await ask.operator.delete_all_tasks(ask.queue, ask.state, group=ask.group, reason=_REASON)
     return json_answer({"deleted": result.done})
@@ -127,7 +127,7 @@ async def answer_cancel_batch(ask: ApiRequest) -> Response:
 
 
 async def answer_cancel_all(ask: ApiRequest) -> Response:
-    """Request the cancellation of all running tasks."""
+    """Request the cancellation of all running tasks of a queue."""
     with _explain_missing_queue():
         for page in itertools.count(1):
             tasks = await ask.operator.tasks(ask.queue, TaskState.ACTIVE, page, _CANCELED_AT_ONCE)

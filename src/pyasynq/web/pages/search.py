@@ -71,7 +71,7 @@ class QueryProblem:
 
 @dataclass(frozen=True, slots=True)
 class SearchView:
-    """View model of the search page without its result rows."""
+    """View model of the search page, except what the search finds: rows, facets and links to other pages."""
 
     query: str
     explain: str

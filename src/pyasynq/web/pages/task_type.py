@@ -108,7 +108,7 @@ async def task_type_page(ask: PageRequest) -> Page:
     remote_workers = [one for one in await read_lease_workers(ask) if name in one.queues]
     present = sum(one.state != "away" for one in remote_workers)
     may_edit = ask.may("set_type_configuration", name)
-    locked = explain_lock(stored)
+    locked = find_read_only_reason(stored)
     view = TaskTypeView(
         row=build_type_row(ask, stored, info, len(servers) + present),
         others=tuple(
@@ -178,7 +178,7 @@ def missing_type_page(ask: PageRequest, name: str) -> Page:
     return trouble_page(404, Trouble(f"There is no task type “{visible(name)}”", text, steps))
 
 
-def explain_lock(stored: TypeConfiguration) -> str:
+def find_read_only_reason(stored: TypeConfiguration) -> str:
     """Return the reason why a configuration cannot be edited here; empty if it can."""
     if not is_editable(stored.content):
         return "It has fields that this version of pyasynq does not know, so they are not edited here."

@@ -26,7 +26,7 @@ from pyasynq.web.limit_form import describe_effect
 from pyasynq.web.notice import Notice
 from pyasynq.web.page import Page
 from pyasynq.web.pages.queues import read_queues
-from pyasynq.web.pages.task_type import explain_lock, last_change, missing_type_page
+from pyasynq.web.pages.task_type import find_read_only_reason, last_change, missing_type_page
 from pyasynq.web.pages.task_types import SECTION, forget_configurations
 from pyasynq.web.question import LONGEST_REASON, Question, read_reason
 from pyasynq.web.respond import page_response, redirect
@@ -255,7 +255,7 @@ def _find_refusal(ask: PageRequest, form: _Form) -> str:
 
 def _check_lock(stored: TypeConfiguration) -> None:
     """Raise `InvalidOptionError` for a configuration that cannot be edited here."""
-    if reason := explain_lock(stored):
+    if reason := find_read_only_reason(stored):
         raise failures.InvalidOptionError("managed", None, f"cannot be edited here. {reason}")
 
 

@@ -92,7 +92,7 @@ class WorkerSide:
             PacketType.CAN_DO_TIMEOUT: self._can_do,
             PacketType.CANT_DO: self._cannot_do,
             PacketType.RESET_ABILITIES: self._reset_abilities,
-            PacketType.ALL_YOURS: self._reset_nothing,
+            PacketType.ALL_YOURS: self._ignore_all_yours,
             PacketType.PRE_SLEEP: self._pre_sleep,
             PacketType.GRAB_JOB: partial(self._grab, PacketType.JOB_ASSIGN),
             PacketType.GRAB_JOB_UNIQ: partial(self._grab, PacketType.JOB_ASSIGN_UNIQ),
@@ -141,7 +141,7 @@ class WorkerSide:
         self.functions.clear()
         await self._sleep_again()
 
-    async def _reset_nothing(self) -> None:
+    async def _ignore_all_yours(self) -> None:
         """Ignore ALL_YOURS, as gearmand does."""
 
     async def _pre_sleep(self) -> None:

@@ -1,4 +1,4 @@
-"""Working folder of an attempt; a folder that its command left untouched is reused."""
+"""Working directory (cwd) of an attempt at a command; a folder left untouched is reused."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _MODE: Final = 0o700
 
 
 class AttemptFolder:
-    """A folder for the files of one attempt. Its constructor raises `OSError`.
+    """Private folder of an attempt, the default directory of its command. Its constructor raises `OSError`.
 
-    Untouched folders are reused, because making one on a disk takes longer than starting a program.
+    A folder that the command left untouched is renamed for the next attempt, because making one on a disk
+    takes longer than starting a program.
 
     Args:
         path: where it is made.

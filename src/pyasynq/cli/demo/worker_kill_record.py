@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyasynq.cli.demo.workers import Worker
 
 
-class Casualty:
+class WorkerKillRecord:
     """Record of a worker kill. Makes no calls to Redis: the caller passes in which tasks are still active.
 
     Args:
@@ -35,7 +35,7 @@ class Casualty:
         """Seconds since the kill."""
         return time.monotonic() - self._killed
 
-    def note(self, still_held: Iterable[str]) -> bool:
+    def update(self, still_held: Iterable[str]) -> bool:
         """Record which held tasks are still active for the dead worker.
 
         Return whether the last of the held tasks has just been recovered.

@@ -1,4 +1,4 @@
-# Generated from src/pyasynq/operations/operator/_doors.py by tools/unasync.py; change that file and run `make sync`.
+# Generated from src/pyasynq/operations/operator/_connections.py by tools/unasync.py; change that file and run `make sync`.
 """The connections of an operator."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyasynq.errors import ClientClosedError, RedisPermissionError, RedisReplyError
 from pyasynq.operations.published_secrets import PublishedSecrets
 
-from ._door import Door
+from ._operator_inspector import OperatorInspector
 from ._recorder import AuditRecorder
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _LOGGER = logging.getLogger("pyasynq.operations")
 _CLIENT_NAME: Final = "pyasynq-operator"
 
 
-class Doors:
+class OperatorConnections:
     """The connections of an operator, shared by the operators of all its users."""
 
     def __init__(self, target: RedisSource, timeout: Duration, clock: Clock) -> None:
@@ -34,7 +34,7 @@ class Doors:
         self._sweep: Sweep | None = None
         self._closed = False
         self.secrets = PublishedSecrets()
-        self.inspector = Door(target, timeout=timeout, client_name=_CLIENT_NAME, clock=clock)
+        self.inspector = OperatorInspector(target, timeout=timeout, client_name=_CLIENT_NAME, clock=clock)
         self.recorder = AuditRecorder(self.inspector)
 
     @property

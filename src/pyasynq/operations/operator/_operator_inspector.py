@@ -33,7 +33,7 @@ _MOST_READ: Final = 2_000
 """Largest number of tasks that error reports read in one pipeline: some 10 ms of Redis' time."""
 
 
-class Door(Inspector):
+class OperatorInspector(Inspector):
     """The connection through which an operator reads and changes Redis: an inspector that also runs plans."""
 
     async def run(self, plan: Plan[_T]) -> _T:

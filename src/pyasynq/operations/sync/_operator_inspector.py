@@ -1,4 +1,4 @@
-# Generated from src/pyasynq/operations/operator/_door.py by tools/unasync.py; change that file and run `make sync`.
+# Generated from src/pyasynq/operations/operator/_operator_inspector.py by tools/unasync.py; change that file and run `make sync`.
 """The connection of an operator to Redis: an inspector that also runs plans."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_READ: Final = 2_000
 """Largest number of tasks that error reports read in one pipeline: some 10 ms of Redis' time."""
 
 
-class Door(Inspector):
+class OperatorInspector(Inspector):
     """The connection through which an operator reads and changes Redis: an inspector that also runs plans."""
 
     def run(self, plan: Plan[_T]) -> _T:
