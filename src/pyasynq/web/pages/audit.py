@@ -54,8 +54,8 @@ class AuditView:
     shows_refused: bool
     kept_href: str
     refused_href: str
-    newer: str
-    older: str
+    first_page: str
+    next_page: str
 
 
 async def audit_page(ask: PageRequest) -> Page:
@@ -75,8 +75,8 @@ async def audit_page(ask: PageRequest) -> Page:
         shows_refused=shows_refused,
         kept_href=ask.links.here(show=None, after=None),
         refused_href=ask.links.here(show="refused", after=None),
-        newer=ask.links.here(after=None) if ask.query.get("after") else "",
-        older=ask.links.here(after=page.cursor) if page.cursor else "",
+        first_page=ask.links.here(after=None) if ask.query.get("after") else "",
+        next_page=ask.links.here(after=page.cursor) if page.cursor else "",
     )
     return Page("audit.html", "Refused · Audit" if shows_refused else "Audit", "audit", view)
 

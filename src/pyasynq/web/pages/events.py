@@ -78,8 +78,8 @@ class EventsView:
     queues: int
     """Number of queues whose events are shown."""
     looked_at: int
-    newer: str
-    older: str
+    first_page: str
+    next_page: str
 
 
 async def events_page(ask: PageRequest) -> Page:
@@ -112,8 +112,8 @@ async def events_page(ask: PageRequest) -> Page:
         silent=await _find_silent_servers(ask, names) if is_first and page.events else "",
         queues=len(names),
         looked_at=page.looked_at,
-        newer=ask.links.here(after=None) if cursor else "",
-        older=ask.links.here(after=page.cursor) if page.cursor else "",
+        first_page=ask.links.here(after=None) if cursor else "",
+        next_page=ask.links.here(after=page.cursor) if page.cursor else "",
     )
     # Older pages stay as they are: the next rendering would begin at the same event.
     return Page("events.html", "Events", "events", view, is_live=not cursor)

@@ -24,14 +24,14 @@ class Pagination(Generic[Row]):
     shown: tuple[Row, ...]
     text: str
     """Range of the shown rows: `51 to 100 of 4,000`, or `3 queues` for a single page."""
-    newer: str
+    first_page: str
     """Address of the first page; empty on the first page."""
-    older: str
+    next_page: str
     """Address of the next page; empty on the last one."""
 
     def map_rows(self, build: Callable[[Row], Built]) -> Pagination[Built]:
         """Return the same page with a row built from each of its items."""
-        return Pagination(tuple(map(build, self.shown)), self.text, self.newer, self.older)
+        return Pagination(tuple(map(build, self.shown)), self.text, self.first_page, self.next_page)
 
 
 def paginate(ask: PageRequest, found: Sequence[Row], total: str, parameter: str = "page") -> Pagination[Row]:
@@ -47,8 +47,8 @@ def paginate(ask: PageRequest, found: Sequence[Row], total: str, parameter: str 
     return Pagination(
         shown=shown,
         text=total if last == 1 else f"{first + 1:,} to {first + len(shown):,} of {len(found):,}",
-        newer=ask.links.here(**{parameter: None}) if page > 1 else "",
-        older=ask.links.here(**{parameter: page + 1}) if page < last else "",
+        first_page=ask.links.here(**{parameter: None}) if page > 1 else "",
+        next_page=ask.links.here(**{parameter: page + 1}) if page < last else "",
     )
 
 

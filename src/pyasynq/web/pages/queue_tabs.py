@@ -49,8 +49,8 @@ class TasksTab:
     """Groups to choose from, when the state is aggregating."""
     group: str
     summary: str
-    newer: str
-    older: str
+    first_page: str
+    next_page: str
     verbs: tuple[VerbButton, ...]
     acts: tuple[tuple[str, str], ...]
     """Bulk actions for all tasks of the state: name and label."""
@@ -240,8 +240,8 @@ async def _build_tasks_tab(
         summary=f"{counted(len(tasks), 'task')} shown of {total:,}"
         if total > len(tasks)
         else counted(total, "task"),
-        newer=ask.links.here(after=None) if cursor else "",
-        older=ask.links.here(after=page.cursor) if page.cursor else "",
+        first_page=ask.links.here(after=None) if cursor else "",
+        next_page=ask.links.here(after=page.cursor) if page.cursor else "",
         verbs=(
             *(verb for verb in _VERBS.get(state, _WAITING_VERBS) if ask.may(verb.name, info.queue)),
             *selection_verbs(ask, info.queue, state),

@@ -68,8 +68,8 @@ class ScheduleView:
     options: tuple[str, ...]
     payload: Presentation
     events: tuple[EventRow, ...]
-    newer: str
-    older: str
+    first_page: str
+    next_page: str
     paused_since: datetime | None
     verbs: tuple[tuple[str, str], ...]
     """Label of each action, and address of its confirmation form."""
@@ -125,8 +125,8 @@ async def schedule_page(ask: PageRequest) -> Page:
             )
             for event in events
         ),
-        newer=ask.links.here(page=None) if page > 1 else "",
-        older=ask.links.here(page=page + 1) if len(events) == _EVENTS else "",
+        first_page=ask.links.here(page=None) if page > 1 else "",
+        next_page=ask.links.here(page=page + 1) if len(events) == _EVENTS else "",
         paused_since=entry.paused_since,
         verbs=tuple(
             (label, ask.links.to("schedules", entry_id, verb))

@@ -116,7 +116,7 @@ class TailView:
 
     rows: int
     summary: str
-    older: str
+    next_page: str
     newest: str
     facets: tuple[FacetGroup, ...]
     hint: str
@@ -208,7 +208,7 @@ def _tail(ask: PageRequest, text: str, found: int, last: Selection | None, error
     return TailView(
         rows=found,
         summary=str(last) if last is not None else "",
-        older=ask.links.here(after=last.cursor) if last is not None and last.cursor else "",
+        next_page=ask.links.here(after=last.cursor) if last is not None and last.cursor else "",
         newest="" if is_first else ask.links.here(after=None),
         facets=_facets(ask, text, last) if last is not None and found else (),
         hint=hint,
