@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import random
@@ -17,8 +18,6 @@ _FIRST: Final = 10_000
 _PAST_LAST: Final = 20_000
 """Below the ports that systems give to connections; with the bus of a cluster's node, 10,000 above it."""
 _BLOCK: Final = 100
-
-_held: list[socket.socket] = []
 
 
 def free_port() -> int:
@@ -43,7 +42,7 @@ def _own_ports() -> Iterator[int]:
     blocks = range(_FIRST, _PAST_LAST, _BLOCK)
     for start in random.sample(blocks, len(blocks)):
         with contextlib.suppress(OSError):
-            _held.append(socket.create_server((HOST, start)))
+            atexit.register(socket.create_server((HOST, start)).close)
             return itertools.cycle(range(start + 1, start + _BLOCK))
     raise RuntimeError(f"another process listens at each of the ports {list(blocks)}")
 
