@@ -14,13 +14,15 @@ import pytest
 
 from pyasynq._broker.servers import write_server_state
 from pyasynq._face_records.fleet import SERVERS
-from pyasynq._face_records.queues import QUEUES
+from pyasynq._face_records.queues import LISTED_QUEUES
 from pyasynq._face_records.tasks import TASKS
 from pyasynq._redis.connection_async import AsyncConnection
 from pyasynq._redis.driver import BlockingDriver
 from pyasynq._redis.url import parse_redis_url
+from pyasynq._wire.engine_text import encode_engine
 from pyasynq._wire.keys import ALL_QUEUES
 from pyasynq._wire.messages import ServerInfo
+from pyasynq.limits import UNLIMITED, QueueLimits
 from pyasynq.sync import Client, Inspector
 from pyasynq.task import TaskState
 from tests.cli_runner import Cli
@@ -80,7 +82,7 @@ def test_queues_are_listed_with_their_counts(cli: Cli, client: Client) -> None:
 
     listed = cli.json("queue", "ls")
 
-    jsonschema.validate(listed, QUEUES.schema())
+    jsonschema.validate(listed, LISTED_QUEUES.schema())
     assert [("mail", 1, 1), ("reports", 1, 0)] == [
         (one["queue"], one["pending"], one["scheduled"]) for one in listed
     ]
@@ -319,23 +321,43 @@ def test_servers_of_a_version_that_do_not_answer_are_told(cli: Cli, redis_client
     assert [b"asynq:x:ask:server-3"] == redis_client.keys("asynq:x:ask:*")
 
 
-def announce_twin(url: str) -> None:
-    """Let a second server run in the process of the first one."""
+def announce_twin(
+    url: str, server_id: str = "twin", queue: str = "payments", limits: QueueLimits = UNLIMITED
+) -> None:
+    """Let another server run in the process of the first one."""
     info = ServerInfo(
         host="worker-1",
         pid=3_900,
-        server_id="twin",
+        server_id=server_id,
         concurrency=1,
-        queues={"payments": 1},
+        queues={queue: 1},
         strict_priority=False,
         status="active",
         start_time=datetime.now(UTC),
         active_worker_count=0,
-        engine="pyasynq",
+        engine=encode_engine("pyasynq", {queue: limits} if limits else {}),
     )
     driver = BlockingDriver(parse_redis_url(url))
     driver.run(write_server_state(info, [], ttl=60))
     driver.close()
+
+
+def test_limits_that_servers_declare_are_shown_where_none_is_stored(
+    cli: Cli, client: Client, inspector: Inspector
+) -> None:
+    """The limit of a queue is what holds: the stored one, or the largest that all of its servers declare."""
+    for queue in ("declared", "partly", "stored"):
+        client.enqueue("mail", queue=queue)
+        announce_twin(cli.url, f"{queue}-1", queue, QueueLimits(max_run=3))
+    announce_twin(cli.url, "declared-2", "declared", QueueLimits(max_run=2))
+    announce_twin(cli.url, "partly-2", "partly")
+    inspector.set_queue_limits("stored", max_run=5)
+    expected = {"declared": 3, "partly": None, "stored": 5}
+    for command in (("stats",), ("queue", "ls"), ("queue", "inspect", *expected), ("top",)):
+        assert expected == {one["queue"]: one["limit"] for one in cli.json(*command)}, command
+    described = cli.run("queue", "inspect", *expected).stdout
+    limits = [line.split(maxsplit=1)[1] for line in described.splitlines() if line.startswith("Limits")]
+    assert ["3 at once, by its servers", "none stored", "5 at once"] == limits
 
 
 def test_limits_of_a_queue_that_does_not_exist_are_an_error(cli: Cli, client: Client) -> None:

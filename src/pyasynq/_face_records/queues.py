@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._face_records.fields import Field, Kind, View
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyasynq._face_records.fields import Record
     from pyasynq.info import DailyStatistics, GroupInfo, QueueInfo
     from pyasynq.limits import QueueLimits
+
+
+LIMIT_ABOUT: Final = (
+    "How many tasks may run at once: the stored limit, or else the largest that all servers declare."
+)
 
 
 def _color_if_any(color: str) -> Any:
@@ -37,7 +45,7 @@ QUEUES: Final = View(
             is_optional=True,
         ),
         Field("active", Kind.COUNT, "Tasks that run.", "ACTIVE"),
-        Field("max_run", Kind.COUNT, "Stored limit of tasks that run at once.", "LIMIT", is_optional=True),
+        Field("max_run", Kind.COUNT, "Stored limit of tasks that run at once.", is_optional=True),
         Field("scheduled", Kind.COUNT, "Tasks that wait for their time.", "SCHED"),
         Field(
             "retry",
@@ -94,6 +102,16 @@ QUEUES: Final = View(
     "No queues: nothing was enqueued here yet.",
 )
 
+LISTED_QUEUES: Final = replace(
+    QUEUES,
+    fields=tuple(
+        Field("limit", Kind.COUNT, LIMIT_ABOUT, "LIMIT", is_optional=True) if field is None else field
+        for one in QUEUES.fields
+        for field in ((None, one) if one.name == "max_run" else (one,))
+    ),
+)
+"""Queues as commands list them, with the limit that holds now."""
+
 
 def describe_load(info: QueueInfo) -> Record:
     """Return the part of a queue's face record that `queue list` and `top` share: state, counts, latency."""
@@ -136,6 +154,11 @@ def describe_queue(info: QueueInfo) -> Record:
         "memory_usage": info.memory_usage,
         "timestamp": info.timestamp,
     }
+
+
+def describe_listed_queue(info: QueueInfo, declared: Mapping[str, int]) -> Record:
+    """Return the face record of a queue with the limit that holds now; `declared` is by servers."""
+    return {**describe_queue(info), "limit": info.limits.max_run or declared.get(info.queue)}
 
 
 def error_rate(processed: int, failed: int) -> float | None:

@@ -9,9 +9,9 @@ import click
 from pyasynq._exit_codes import EXIT_FAILED, EXIT_PARTLY
 from pyasynq._face_records.queues import (
     HISTORY,
-    QUEUES,
+    LISTED_QUEUES,
     describe_day,
-    describe_queue,
+    describe_listed_queue,
     describe_rate,
     error_rate,
 )
@@ -24,14 +24,16 @@ from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.cells import human_bytes
 from pyasynq.cli.output.printer import format_pairs
 from pyasynq.errors import QueueNotEmptyError
+from pyasynq.operations import find_declared_max_run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyasynq._face_records.fields import Record
     from pyasynq.cli.operator_command import Session
     from pyasynq.cli.output.cells import Moment
     from pyasynq.info import QueueInfo, QueueInfos
+    from pyasynq.operations import Operator
 
 _names = click.argument("queues", metavar="QUEUE...", nargs=-1, required=True, shell_complete=complete_queues)
 
@@ -55,11 +57,21 @@ async def list_queues_command(session: Session, pattern: str | None) -> None:
     """List all queues, or those whose names contain a text."""
 
     async def gather() -> list[Record]:
-        infos = await session.operator.queue_infos()
+        infos, declared = await read_queues(session.operator)
         tell_unreadable(infos)
-        return [describe_queue(info) for info in infos if not pattern or pattern in info.queue]
+        return [
+            describe_listed_queue(info, declared) for info in infos if not pattern or pattern in info.queue
+        ]
 
-    await session.show(QUEUES, gather)
+    await session.show(LISTED_QUEUES, gather)
+
+
+async def read_queues(operator: Operator) -> tuple[QueueInfos, dict[str, int]]:
+    """Return the counts of all queues, and how many tasks of each its servers let run at once."""
+    import asyncio  # noqa: PLC0415 - help needs no event loop
+
+    infos, servers = await asyncio.gather(operator.queue_infos(), operator.servers(payloads=False))
+    return infos, find_declared_max_run(servers)
 
 
 @queue.command(
@@ -71,16 +83,17 @@ async def list_queues_command(session: Session, pattern: str | None) -> None:
 async def inspect_queues(session: Session, queues: Sequence[str]) -> int | None:
     """Show the details of queues."""
     infos = await session.operator.queue_infos(queues, memory=True)
+    declared = find_declared_max_run(await session.operator.servers(payloads=False))
     if session.printer.is_for_people and session.printer.fields is None:
-        texts = [describe_queue_in_words(info, session.printer.moment()) for info in infos]
+        texts = [describe_queue_in_words(info, declared, session.printer.moment()) for info in infos]
         click.echo("\n".join(texts), nl=False)
     else:
-        session.printer.records(QUEUES, [describe_queue(info) for info in infos])
+        session.printer.records(LISTED_QUEUES, [describe_listed_queue(info, declared) for info in infos])
     return tell_unreadable(infos)
 
 
-def describe_queue_in_words(info: QueueInfo, moment: Moment) -> str:
-    """Format a queue as lines of text."""
+def describe_queue_in_words(info: QueueInfo, declared: Mapping[str, int], moment: Moment) -> str:
+    """Format a queue as lines of text; `declared` has how many tasks its servers let run at once."""
     state = "running"
     if info.paused:
         until = info.paused_until
@@ -93,7 +106,7 @@ def describe_queue_in_words(info: QueueInfo, moment: Moment) -> str:
         (
             ("Queue", visible(info.queue)),
             ("State", state),
-            ("Limits", describe_limits(info)),
+            ("Limits", describe_limits(info, declared.get(info.queue))),
             ("Tasks", f"{info.size:,}"),
             ("  pending", f"{info.pending:,}{oldest}"),
             ("  active", f"{info.active:,}"),
@@ -108,13 +121,15 @@ def describe_queue_in_words(info: QueueInfo, moment: Moment) -> str:
     )
 
 
-def describe_limits(info: QueueInfo) -> str:
-    """Return the stored limits of a queue as a phrase."""
+def describe_limits(info: QueueInfo, declared: int | None) -> str:
+    """Return the limits of a queue as a phrase: those stored, or else how many tasks its servers let run."""
     limits = info.limits
     parts = [] if limits.max_run is None else [f"{limits.max_run:,} at once"]
     parts += [] if limits.rate is None else [f"{describe_rate(limits)} starts"]
     parts += ["strictly ordered"] if limits.ordered else []
-    return ", ".join(parts) or "none stored"
+    return ", ".join(parts) or (
+        "none stored" if declared is None else f"{declared:,} at once, by its servers"
+    )
 
 
 def tell_unreadable(infos: QueueInfos) -> int | None:

@@ -9,7 +9,7 @@ from pyasynq._face_records.attention import FINDINGS
 from pyasynq._face_records.fleet import ENTRIES, ENTRY_EVENTS, SERVERS
 from pyasynq._face_records.lease_workers import LEASE_WORKERS
 from pyasynq._face_records.operations import EXPLANATION, OPERATIONS, PREVIEW
-from pyasynq._face_records.queues import GROUPS, HISTORY, QUEUES
+from pyasynq._face_records.queues import GROUPS, HISTORY, LISTED_QUEUES
 from pyasynq._face_records.reports import AUDIT, ERRORS, EVENTS, TYPES
 from pyasynq._face_records.saved_views import SAVED_VIEWS
 from pyasynq._face_records.service_reports import (
@@ -26,7 +26,7 @@ from pyasynq.cli.stats import TOTALS_HISTORY
 from pyasynq.cli.top import TOP_QUEUES, TOP_TYPES
 
 VIEWS: Final = (
-    QUEUES, HISTORY, TASKS, SERVERS, ENTRIES, ENTRY_EVENTS, GROUPS, ERRORS, TYPES, EVENTS, AUDIT,
+    LISTED_QUEUES, HISTORY, TASKS, SERVERS, ENTRIES, ENTRY_EVENTS, GROUPS, ERRORS, TYPES, EVENTS, AUDIT,
     LIMITS, OPERATIONS, PREVIEW, EXPLANATION, LATENCY, SERIES, MARKS, TOP_QUEUES, TOP_TYPES,
     TOTALS_HISTORY, SAVED_VIEWS, FINDINGS, API_KEYS, LEASE_WORKERS, DELIVERIES,
     DELIVERY, HOSTED_COMMANDS, HOSTED_COMMAND, DOORS,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pyasynq._face_records.fields import Field, Kind, View
-from pyasynq._face_records.queues import QUEUES, describe_queue, error_rate
+from pyasynq._face_records.queues import LISTED_QUEUES, describe_listed_queue, error_rate
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.printer import format_pairs
-from pyasynq.cli.queue import tell_unreadable
+from pyasynq.cli.queue import read_queues, tell_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,19 +81,19 @@ async def stats(session: Session, shape: str, days: int, *, history: bool) -> in
         redis = {name: visible(value) for name, value in (await operator.redis_info()).items()}
         printer.value(asynq_shape(infos, redis, datetime.now(UTC)))
         return tell_unreadable(infos)
-    infos = await operator.queue_infos()
+    infos, declared = await read_queues(operator)
     if printer.is_for_people and session.watch is None:
         click.echo(describe_totals(infos, await operator.redis_info(), operator.address))
     is_first = True
 
     async def gather() -> list[Record]:
-        nonlocal infos, is_first
+        nonlocal infos, declared, is_first
         if not is_first:
-            infos = await operator.queue_infos()
+            infos, declared = await read_queues(operator)
         is_first = False
-        return [describe_queue(info) for info in infos]
+        return [describe_listed_queue(info, declared) for info in infos]
 
-    await session.show(QUEUES, gather)
+    await session.show(LISTED_QUEUES, gather)
     return tell_unreadable(infos)
 
 

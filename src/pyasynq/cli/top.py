@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pyasynq._face_records.fields import Field, Kind, View
-from pyasynq._face_records.queues import describe_load
+from pyasynq._face_records.queues import LIMIT_ABOUT, describe_load
 from pyasynq._human_text import counted, duration
 from pyasynq._visible_text import visible
 from pyasynq.cli.nouns import OperatorCommand
@@ -20,6 +20,7 @@ from pyasynq.cli.output.cells import choose_fields
 from pyasynq.cli.output.printer import has_color
 from pyasynq.cli.output.table import Look, cut, table_lines
 from pyasynq.errors import RedisError
+from pyasynq.operations import find_declared_max_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +51,7 @@ TOP_QUEUES: Final = View(
         Field("pending", Kind.COUNT, "Tasks that wait for a worker.", "PENDING"),
         Field("latency", Kind.DURATION, "Seconds that the oldest has waited.", "OLDEST", is_optional=True),
         Field("active", Kind.COUNT, "Tasks that run.", "ACTIVE"),
-        Field("limit", Kind.COUNT, "Stored limit of tasks that run at once.", "LIMIT", is_optional=True),
+        Field("limit", Kind.COUNT, LIMIT_ABOUT, "LIMIT", is_optional=True),
         Field("rate", Kind.COUNT, "Attempts that ended a minute, lately.", "ENDED/MIN", is_optional=True),
         Field(
             "failed",
@@ -244,7 +245,8 @@ async def _look(
         f"{counted(len(infos), 'queue')}: {sum(info.pending for info in infos):,} pending{waits}, "
         f"{sum(info.active for info in infos):,} active; {_describe_servers(servers)}"
     )
-    return [describe_busy_queue(info, before, sample) for info in infos], sample, head
+    declared = find_declared_max_run(servers)
+    return [describe_busy_queue(info, declared, before, sample) for info in infos], sample, head
 
 
 def _describe_servers(servers: Sequence[ServerInfo]) -> str:
@@ -253,7 +255,9 @@ def _describe_servers(servers: Sequence[ServerInfo]) -> str:
     return f"{counted(len(servers), 'server')}, {busy:,} of {counted(slots, 'slot')} busy"
 
 
-def describe_busy_queue(info: QueueInfo, before: Sample | None, now: Sample) -> Record:
+def describe_busy_queue(
+    info: QueueInfo, declared: Mapping[str, int], before: Sample | None, now: Sample
+) -> Record:
     """Return the record of a queue; without an earlier sample its rates are None."""
     rate: int | None = None
     failed: int | None = None
@@ -264,7 +268,7 @@ def describe_busy_queue(info: QueueInfo, before: Sample | None, now: Sample) -> 
         failed = round(max(0, info.failed_total - failed_before) / minutes)
     return {
         **describe_load(info),
-        "limit": info.limits.max_run,
+        "limit": info.limits.max_run or declared.get(info.queue),
         "rate": rate,
         "failed": failed,
     }

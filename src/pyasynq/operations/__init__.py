@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         make_worker_id,
         report_lease_workers,
     )
-    from .limit_report import LimitReport
+    from .limit_report import LimitReport, find_declared_max_run
     from .operation import (
         MAX_FOUND,
         STATES_OF_ACT,
@@ -86,7 +86,7 @@ _EXPORTS_BY_MODULE: Final = {
     "host_gates": "GateAnswer HostGate",
     "key_rates": "KeyAllowance spend_key_request",
     "lease_workers": "HeldTask LeaseWorker LeaseWorkerReport make_worker_id report_lease_workers",
-    "limit_report": "LimitReport",
+    "limit_report": "LimitReport find_declared_max_run",
     "operation": (
         "Act MAX_FOUND OperationInfo OperationOptions OperationPreview OperationState STATES_OF_ACT "
         "Targets needs_reason"
@@ -175,6 +175,7 @@ __all__ = [
     "count_listening",
     "find_attention",
     "find_command",
+    "find_declared_max_run",
     "find_duration",
     "is_signed_out",
     "judge_requests",

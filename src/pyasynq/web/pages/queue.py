@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
+from pyasynq.operations import find_declared_max_run
 from pyasynq.task import TaskState
 from pyasynq.web import formats
 from pyasynq.web.page import Page
@@ -64,7 +65,8 @@ async def queue_page(ask: PageRequest) -> Page:
     name = ask.name("queue")
     info = await ask.operator.queue(name)
     servers = [server for server in await read_servers(ask) if name in server.queues]
-    row = queue_row(ask, info, QueueCapacity(len(servers), sum(one.concurrency for one in servers)))
+    slots, limit = sum(one.concurrency for one in servers), find_declared_max_run(servers).get(name)
+    row = queue_row(ask, info, QueueCapacity(len(servers), slots, limit))
     tab = ask.choice("tab", TABS)
     state = _choose_state(ask, info)
     content = await READERS[tab](ask, info, servers, state)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from pyasynq._human_text import counted
 from pyasynq._visible_text import visible
 from pyasynq.errors import QueueNotFoundError
+from pyasynq.operations import find_declared_max_run
 from pyasynq.web import formats
 from pyasynq.web.page import Page
 from pyasynq.web.pages.pagination import Pagination, paginate, read_filter
@@ -37,6 +38,8 @@ class QueueCapacity(NamedTuple):
 
     servers: int
     slots: int
+    max_run: int | None = None
+    """Limit that all of these servers declare; the largest, if they differ."""
 
 
 _NO_CAPACITY: Final = QueueCapacity(0, 0)
@@ -212,11 +215,15 @@ async def read_capacities(ask: PageRequest) -> Mapping[str, QueueCapacity]:
 async def _count_capacities(ask: PageRequest) -> Mapping[str, QueueCapacity]:
     servers: Counter[str] = Counter()
     slots: Counter[str] = Counter()
-    for server in await read_servers(ask):
+    live = await read_servers(ask)
+    declared = find_declared_max_run(live)
+    for server in live:
         servers.update(server.queues.keys())
         for queue in server.queues:
             slots[queue] += server.concurrency
-    return {queue: QueueCapacity(number, slots[queue]) for queue, number in servers.items()}
+    return {
+        queue: QueueCapacity(number, slots[queue], declared.get(queue)) for queue, number in servers.items()
+    }
 
 
 def queue_rows(
@@ -238,7 +245,7 @@ def _get_failed_share(info: QueueInfo) -> float | None:
 
 def queue_row(ask: PageRequest, info: QueueInfo, capacity: QueueCapacity) -> QueueRow:
     """Return the row of one queue."""
-    limit, servers = info.limits.max_run, capacity.servers
+    limit, servers = info.limits.max_run or capacity.max_run, capacity.servers
     fail = _get_failed_share(info)
     return QueueRow(
         key=info.queue,
