@@ -102,13 +102,10 @@ QUEUES: Final = View(
     "No queues: nothing was enqueued here yet.",
 )
 
+_LIMIT: Final = Field("limit", Kind.COUNT, LIMIT_ABOUT, "LIMIT", is_optional=True)
+_LIMIT_AT: Final = [field.name for field in QUEUES.fields].index("max_run")
 LISTED_QUEUES: Final = replace(
-    QUEUES,
-    fields=tuple(
-        Field("limit", Kind.COUNT, LIMIT_ABOUT, "LIMIT", is_optional=True) if field is None else field
-        for one in QUEUES.fields
-        for field in ((None, one) if one.name == "max_run" else (one,))
-    ),
+    QUEUES, fields=(*QUEUES.fields[:_LIMIT_AT], _LIMIT, *QUEUES.fields[_LIMIT_AT:])
 )
 """Queues as commands list them, with the limit that holds now."""
 
