@@ -154,6 +154,11 @@ def read_environment(variables: Mapping[str, str] = os.environ) -> dict[str, Giv
     return found
 
 
+def without_queue_limits(layer: Mapping[str, Given]) -> dict[str, Given]:
+    """Return a layer without limits of queues, which cannot be merged before the app's queues are known."""
+    return {name: one for name, one in layer.items() if name not in QUEUE_LIMITS}
+
+
 def find_misspelt_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return misspelt environment variables, each with the variable of a setting that it resembles."""
     known = {name.upper() for name in SETTINGS if variable_of(name)}

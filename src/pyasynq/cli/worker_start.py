@@ -43,6 +43,7 @@ from pyasynq.cli.worker_settings import (
     read_file,
     read_flags,
     resolve,
+    without_queue_limits,
 )
 from pyasynq.errors import ConfigurationError, PyasynqError
 from pyasynq.events import ServerStarting
@@ -79,7 +80,9 @@ def start_worker_process(
     """
     _trace_again()
     layers = read_flags(typed), read_environment()
-    early = resolve(*layers).config
+    # Nothing overrides flags and variables, so their conflicts are final before app and file are known.
+    early = resolve(*map(without_queue_limits, layers)).config
+    _check_conflicts(early)
     if early.reload and typed["parent"] is None and not typed["show_config"]:
         return _reload(arguments, early)
     if typed["supervisor"] is not None:
@@ -87,7 +90,6 @@ def start_worker_process(
             end_with_parent(typed["parent"])
         run = parse_supervisor_run(typed["supervisor"])
         return supervise(_remove_flags(arguments, SUPERVISOR, PARENT), run)
-    _check_together(early)
     if typed["parent"] is not None:
         end_with_parent(os.dup(typed["parent"]))
     if typed["supervised"] is None and not typed["show_config"]:
@@ -100,7 +102,8 @@ def start_worker_process(
         _show(app, typed["url"], resolved)
         return 0
     config = resolved.config
-    _check_together(config)
+    _check_conflicts(config, reloads=typed["parent"] is not None)
+    _check_metrics(config)
     if link is None:
         _start_other_program(app, config, arguments, typed["parent"])
         if typed["parent"] is not None:
@@ -152,17 +155,19 @@ def _find_redis(app: App, url: str | None) -> tuple[str, str]:
         return "none", "default"
 
 
-def _check_together(config: WorkerConfig) -> None:
-    """Raise `UsageError` for settings that exclude each other, or that need another setting."""
-    if config.reload and config.burst:
+def _check_conflicts(config: WorkerConfig, *, reloads: bool = False) -> None:
+    """Raise `UsageError` for settings that exclude each other; a worker with a reload parent `reloads`."""
+    if (config.reload or reloads) and config.burst:
         raise click.UsageError("--reload waits for changes and --burst exits: use one of them")
-    if config.metrics and config.health_port is None:
-        raise click.UsageError("--metrics answers at the health port: give --health-port as well")
     is_supervisor(config)
 
 
+def _check_metrics(config: WorkerConfig) -> None:
+    if config.metrics and config.health_port is None:
+        raise click.UsageError("--metrics answers at the health port: give --health-port as well")
+
+
 def _reload(arguments: tuple[str, ...], config: WorkerConfig) -> int:
-    _check_together(config)
     set_up_logging(log_settings(config))
     again = [argument for argument in arguments if argument != "--reload"]
     return run_with_reload(again, end_timeout(config))
