@@ -314,7 +314,7 @@ def test_show_config_prints_each_setting_with_its_source(
     assert 0 == result.exit_code, result.output
     lines = {line.split()[0]: line.split()[1:] for line in result.output.splitlines()}
     assert {"redis", *(SETTINGS.keys() - QUEUE_LIMITS.keys())} == lines.keys()
-    assert ["localhost:1", "app"] == lines["redis"]
+    assert ["localhost:1,", "database", "0", "app"] == lines["redis"]
     assert ["9", "--concurrency"] == lines["concurrency"]
     assert ["warning", "PYASYNQ_LOG_LEVEL"] == lines["log_level"]
     assert ["5", "app"] == lines["prefetch"]
@@ -326,8 +326,18 @@ def test_show_config_prints_each_setting_with_its_source(
     ("variables", "arguments", "shown"),
     [
         ({}, (), ["none", "default"]),
-        ({"PYASYNQ_REDIS_URL": "redis://me:secret@there:1/2"}, (), ["there:1", "PYASYNQ_REDIS_URL"]),
-        ({}, ("--redis", "redis://me:secret@here:1/2"), ["here:1", "--redis"]),
+        (
+            {"PYASYNQ_REDIS_URL": "redis://me:secret@there:1/2"},
+            (),
+            ["there:1,", "database", "2", "PYASYNQ_REDIS_URL"],
+        ),
+        ({}, ("--redis", "redis://me:secret@here:1/2"), ["here:1,", "database", "2", "--redis"]),
+        (
+            {},
+            ("--redis", "unix://me:secret@/run/redis.sock?db=3"),
+            ["/run/redis.sock,", "database", "3", "--redis"],
+        ),
+        ({}, ("--redis", "redis-cluster://me:secret@a:1,b:2"), ["a:1,b:2", "--redis"]),
     ],
 )
 def test_show_config_says_where_redis_is_without_the_password(

@@ -174,3 +174,12 @@ def test_the_child_of_a_reload_refuses_the_burst_of_app_and_file(
         result = start("--parent", str(theirs.fileno()))
     assert (2, []) == (result.exit_code, start.configs)
     assert "--reload waits for changes and --burst exits" in " ".join(result.stderr.split())
+
+
+def test_show_config_warns_of_misspelt_variables(start: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard output has the settings alone, for programs."""
+    monkeypatch.setenv("PYASYNQ_CONCURENCY", "3")
+    result = start("--show-config")
+    told = "PYASYNQ_CONCURENCY is not a setting and is ignored; did you mean PYASYNQ_CONCURRENCY?"
+    assert (0, f"Warning: {told}\n") == (result.exit_code, result.stderr)
+    assert "CONCURENCY" not in result.stdout

@@ -135,6 +135,10 @@ class Sending:
         """Address of Redis, without the password."""
         return parse_redis_url(self.url).address
 
+    def _describe_redis(self) -> str:
+        """Return address and database of Redis, without the password."""
+        return parse_redis_url(self.url).address_and_database
+
     def use_client(self, middleware: _C) -> _C:
         """Add `async def m(task, call_next)` around every enqueue, inside the client middleware added before.
 

@@ -85,6 +85,13 @@ class RedisTarget:
             return self.sentinels.address
         return ",".join(map(format_address, self.seeds or [(self.host, self.port)]))
 
+    @property
+    def address_and_database(self) -> str:
+        """Address and number of the database, safe to show; without number where there is only one."""
+        if self.seeds or self.embedded is not None:
+            return self.address
+        return f"{self.address}, database {self.database}"
+
     def node(self, address: Address) -> RedisTarget:
         """Return the target of one node of this cluster."""
         return replace(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pyasynq._background.plain_http import Answer, PlainHttp
+from pyasynq._listener import open_listener
 from pyasynq._visible_text import visible
 from pyasynq.cli.connection_options import connection_options
-from pyasynq.cli.listener import open_listener
 from pyasynq.cli.nouns import OperatorCommand
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import uvicorn
 
 from pyasynq._exit_codes import EXIT_FAILED, EXIT_UNREACHABLE
 from pyasynq._human_text import counted
+from pyasynq._listener import format_url, open_listener
 from pyasynq._visible_text import visible
 from pyasynq.cli.garbage_collection import tune_garbage_collection
-from pyasynq.cli.listener import format_url, open_listener
 from pyasynq.cli.web_server import make_server
 from pyasynq.config import ServerConfig
 from pyasynq.errors import ConfigurationError, PyasynqError, RedisError

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pyasynq._human_text import counted
+from pyasynq._listener import format_url, open_listener
 from pyasynq._visible_text import visible
 from pyasynq.cli.event_loop import run_until_done
-from pyasynq.cli.listener import format_url, open_listener
 from pyasynq.cli.log_options import set_up_logging
 from pyasynq.cli.process_options import LISTENER, SUPERVISED
 from pyasynq.cli.processes import process_name

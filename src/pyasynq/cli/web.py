@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import click
 
+from pyasynq._listener import format_url, open_listener
 from pyasynq._visible_text import visible
 from pyasynq.cli.event_loop import run_until_done
 from pyasynq.cli.garbage_collection import tune_garbage_collection
-from pyasynq.cli.listener import format_url, open_listener
 from pyasynq.cli.log_options import log_options, set_up_logging
 from pyasynq.cli.web_openid import add_openid_options, make_openid
 from pyasynq.errors import ConfigurationError, PyasynqError

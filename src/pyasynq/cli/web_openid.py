@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pyasynq.cli.listener import format_url
+from pyasynq._listener import format_url
 
 if TYPE_CHECKING:
     from pyasynq.web import OpenIdConnect

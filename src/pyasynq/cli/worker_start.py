@@ -144,15 +144,25 @@ def _show(app: App, url: str | None, resolved: Resolved) -> None:
     widths = [max(len(line[column]) for line in lines) for column in (0, 1)]
     for name, value, source in lines:
         click.echo(f"{name:{widths[0]}}  {value:{min(widths[1], 40)}}  {source}")
+    for warning in _explain_misspelt_variables():
+        click.echo(f"Warning: {warning}", err=True)
 
 
 def _find_redis(app: App, url: str | None) -> tuple[str, str]:
-    """Return the address of Redis without its password, and the source of the URL, such as `app`."""
+    """Return address and database of Redis without the password, and the source of the URL, such as `app`."""
     own = URL_VARIABLE if app._url is None else "app"  # noqa: SLF001 - this command runs the app
     try:
-        return visible(app.address), own if url is None else "--redis"
+        shown = visible(app._describe_redis())  # noqa: SLF001 - as above
     except ConfigurationError:  # the app has no URL
         return "none", "default"
+    return shown, own if url is None else "--redis"
+
+
+def _explain_misspelt_variables() -> list[str]:
+    return [
+        f"{visible(variable)} is not a setting and is ignored; did you mean {meant}?"
+        for variable, meant in find_misspelt_variables().items()
+    ]
 
 
 def _check_conflicts(config: WorkerConfig, *, reloads: bool = False) -> None:
@@ -232,8 +242,8 @@ def _work(app: App, config: WorkerConfig, link: SupervisorLink | None) -> int:
 
 def _tell(app: App, config: WorkerConfig) -> None:
     """Log the task types, and warnings about probable mistakes in the settings."""
-    for variable, meant in find_misspelt_variables().items():
-        _log.warning("%s is not a setting and is ignored; did you mean %s?", visible(variable), meant)
+    for warning in _explain_misspelt_variables():
+        _log.warning(warning)
     for name in config.queues:
         queue, colon, weight = name.rpartition(":")
         if colon and weight.isdecimal() and name not in app.queues:

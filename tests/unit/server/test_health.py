@@ -119,12 +119,14 @@ def test_http_requests_are_answered_at_the_port(tmp_path: Path) -> None:
         ask(port, "GET", "/live")
 
 
-def test_a_port_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     """A health file that cannot be written is an error too."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
+        remedy = "another program listens there; stop it, or choose another port"
+        message = f"^health port: http://127.0.0.1:{port} cannot be opened: {remedy}$"
         with (
-            pytest.raises(ConfigurationError, match=f"probes cannot be answered at 127.0.0.1 port {port}: "),
+            pytest.raises(ConfigurationError, match=message),
             Health(HealthSettings(port, "127.0.0.1"), list),
         ):
             pass

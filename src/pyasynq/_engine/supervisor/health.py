@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import threading
 import time
 from dataclasses import dataclass
@@ -14,9 +13,11 @@ from typing import TYPE_CHECKING, Final, Self
 
 from pyasynq._background.plain_http import Answer, PlainHttp
 from pyasynq._engine.supervisor.vitals import Vitals, answer, is_live
+from pyasynq._listener import open_listener
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
@@ -72,7 +73,7 @@ class Health:
         if settings.port is None and self._file is None:
             return self
         if settings.port is not None:
-            self._socket = _listen(settings.host, settings.port)
+            self._socket = _open_port(settings.host, settings.port)
         if self._file is not None:
             try:
                 self._file.touch()
@@ -135,10 +136,8 @@ class Health:
         return answer(request.path, self._workers(), time.monotonic())
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _open_port(host: str, port: int) -> socket.socket:
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        reason = error.strerror or error
-        raise ConfigurationError(f"probes cannot be answered at {host} port {port}: {reason}") from None
+        return open_listener(host, port)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"health port: {error}") from None

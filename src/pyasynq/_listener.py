@@ -1,4 +1,4 @@
-"""Listening sockets of the commands that serve HTTP."""
+"""Listening sockets of probes, and of the commands that serve HTTP."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from pyasynq.cli.listener import format_url, open_listener
+from pyasynq._listener import format_url, open_listener
 from pyasynq.errors import ConfigurationError
 
 
