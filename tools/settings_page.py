@@ -59,6 +59,15 @@ A wrong value ends the command, and the message begins with the source:
 `PYASYNQ_CONCURRENCY='many': must be a whole number of at least 1`.
 
 
+## A worker in a program of its own
+
+`app.run_worker()` and `app.server()` read neither flags nor variables nor files.
+They obey the settings in the tables *Tasks and queues* and *In Python alone*, and `with_scheduler`.
+The other settings of processes, probes and logs are for `pyasynq worker`.
+`run_worker` logs a warning that names the given ones, and runs one process without them.
+`app.server()` ignores them, because its program has an event loop, and often probes and logs, of its own.
+
+
 ## Queues
 
 Unless `queues` says otherwise, a worker serves every queue that the app names, and `default`.

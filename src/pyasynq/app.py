@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -40,7 +41,7 @@ from pyasynq.options import (
     resolve_options,
     with_result_ttl,
 )
-from pyasynq.worker_config import WorkerConfig
+from pyasynq.worker_config import WorkerConfig, list_command_settings
 
 if TYPE_CHECKING:
     import asyncio
@@ -81,6 +82,7 @@ _H = TypeVar("_H")
 _Hook = TypeVar("_Hook", bound="AttemptHook")
 _WorkerHook = TypeVar("_WorkerHook", bound="WorkerHook")
 
+_log = logging.getLogger("pyasynq")
 _NO_STATE: Final = object()
 """Sentinel for the state of an app whose lifespan is not entered in this process."""
 
@@ -514,15 +516,17 @@ class App(Scheduling, Generic[_State_co]):
     def _providers(self) -> Providers:
         return self._registry.providers
 
-    def server(self, config: ServerConfig | None = None, *, with_scheduler: bool = False) -> Server:
+    def server(self, config: ServerConfig | None = None, *, with_scheduler: bool | None = None) -> Server:
         """Return a server with this app's lifespan, for programs with an event loop of their own.
 
         Pass the app to its `run` or `start`. The app's connections are closed with the server.
 
         Args:
             config: settings; by default those of `App(worker=...)`. A `WorkerConfig` without queues
-                serves what `default_queues` says.
-            with_scheduler: also run a scheduler, from before the first task until after the last.
+                serves what `default_queues` says. Settings of processes, probes and logs are for
+                `pyasynq worker` alone.
+            with_scheduler: whether to run a scheduler as well, from before the first task until after the
+                last; by default what the settings say.
 
         Raises:
             ConfigurationError: without a Redis URL, or raised by `load`.
@@ -530,8 +534,10 @@ class App(Scheduling, Generic[_State_co]):
         from pyasynq.server import Server  # noqa: PLC0415 - programs that only enqueue start faster
 
         self.load()
-        scheduler = self.scheduler() if with_scheduler else None
         config = self._complete(self._worker if config is None else config)
+        if with_scheduler is None:
+            with_scheduler = isinstance(config, WorkerConfig) and config.with_scheduler
+        scheduler = self.scheduler() if with_scheduler else None
         server = Server(
             self.url,
             config,
@@ -547,22 +553,30 @@ class App(Scheduling, Generic[_State_co]):
         self,
         config: ServerConfig | None = None,
         *,
-        with_scheduler: bool = False,
+        with_scheduler: bool | None = None,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> int:
         """Run a worker as the main program of this process until a stop signal; return the exit code.
 
-        `raise SystemExit(app.run_worker())` is what `pyasynq worker` does.
+        `raise SystemExit(app.run_worker())` runs one process. `pyasynq worker` also starts several processes,
+        answers probes, reloads, and sets up logging. A warning names the settings for that which are given.
 
         Args:
             config: settings, as for `server`.
-            with_scheduler: also run a scheduler, in the same event loop.
+            with_scheduler: whether to run a scheduler as well, in the same event loop; by default what the
+                settings say.
             loop_factory: makes the event loop, such as `uvloop.new_event_loop`.
 
         Raises:
             ConfigurationError: without a Redis URL, or raised by `load`.
         """
         server = self.server(config, with_scheduler=with_scheduler)
+        if ignored := list_command_settings(server.config):
+            # Not refused: the same app may also be started by `pyasynq worker`.
+            _log.warning(
+                "a worker in a program of its own ignores %s: start it with `pyasynq worker`",
+                ", ".join(ignored),
+            )
         return server.run_forever(self, loop_factory=loop_factory)
 
     @asynccontextmanager

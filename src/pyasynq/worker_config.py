@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
 from pyasynq._queue_texts import read_weights, show_queues
-from pyasynq._settings import Checked, Seconds, Size, Switch, Text, Whole, WordChoice, setting
+from pyasynq._settings import Checked, Seconds, Size, Switch, Text, Whole, WordChoice, setting, settings_of
 from pyasynq.config import ServerConfig, check_queues
 
 if TYPE_CHECKING:
@@ -116,3 +116,15 @@ class WorkerConfig(ServerConfig):
         "Write a line for each success, or only for failures; unless given on a terminal, in text.",
         "--log-tasks/--quiet-tasks",
     )
+
+
+def list_command_settings(config: ServerConfig) -> list[str]:
+    """Return the names of those settings which are given, and which only `pyasynq worker` obeys."""
+    if not isinstance(config, WorkerConfig):
+        return []
+    obeyed = {one.name for one in fields(ServerConfig)} | {"with_scheduler", "logging"}
+    return [
+        one.name
+        for one, _ in settings_of(config)
+        if one.name not in obeyed and getattr(config, one.name) != one.default
+    ]

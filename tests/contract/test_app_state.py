@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq import App, ServerConfig, ServerStateError
+from pyasynq import App, ServerConfig, ServerStateError, WorkerConfig
 from pyasynq.testing import task_context
 from tests.fix_kit import make_app, sound_kit
 from tests.run_async import run_async
@@ -87,3 +87,13 @@ def test_a_test_gives_a_state_without_a_worker() -> None:
 
     with task_context(state={"size": 3}):
         assert 3 == act()
+
+
+@run_async
+async def test_a_worker_in_a_program_runs_the_scheduler_of_its_settings(redis_url: str) -> None:
+    """Only a tick of the scheduler enqueues the one task after which this worker ends."""
+    app = App(redis_url, worker=WorkerConfig(with_scheduler=True, max_tasks=1))
+    ran: list[int] = []
+    app.cron("@every 1s")(app.task("tick")(lambda: ran.append(1)))
+    assert 0 == await app.server().run(app, signals=False)
+    assert [1] == ran

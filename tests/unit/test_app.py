@@ -780,3 +780,45 @@ def test_a_configuration_without_queues_gets_those_of_the_app() -> None:
         WorkerConfig(queues=given)
     ).queues
     assert {"mail": 5} == app._complete(ServerConfig(queues={"mail": 5})).queues
+
+
+@pytest.mark.parametrize(
+    ("config", "argument", "runs"),
+    [
+        (None, None, True),
+        (None, False, False),
+        (WorkerConfig(), None, False),
+        (WorkerConfig(), True, True),
+        (WorkerConfig(with_scheduler=True), None, True),
+        (ServerConfig(), None, False),
+    ],
+)
+def test_a_server_has_the_scheduler_that_its_settings_ask_for(
+    config: ServerConfig | None, argument: bool | None, runs: bool
+) -> None:
+    """Settings that are passed replace those of the app, and the argument overrides both."""
+    app = App("redis://localhost:1", worker=WorkerConfig(with_scheduler=True))
+    assert runs == bool(app.server(config, with_scheduler=argument).related_events)
+
+
+@pytest.mark.parametrize(
+    ("config", "names"),
+    [
+        (WorkerConfig(processes=4), "processes"),
+        (WorkerConfig(health_port=80, reload=True, log_level="debug"), "reload, health_port, log_level"),
+        (WorkerConfig(max_memory=2**30, max_tasks_per_child=9), "max_tasks_per_child, max_memory"),
+        (WorkerConfig(concurrency=5, queues={"a": 1}, with_scheduler=True, logging=False), ""),
+        (ServerConfig(), ""),
+    ],
+)
+def test_a_worker_in_a_program_warns_of_settings_that_only_the_command_obeys(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, config: ServerConfig, names: str
+) -> None:
+    """A missing probe or process would otherwise be noticed in production."""
+    monkeypatch.setattr("pyasynq.server.Server.run_forever", lambda *_, **__: 0)
+    assert 0 == App("redis://localhost:1").run_worker(config)
+    if isinstance(config, WorkerConfig):
+        caplog.clear()
+        assert 0 == App("redis://localhost:1", worker=config).run_worker()
+    told = f"a worker in a program of its own ignores {names}: start it with `pyasynq worker`"
+    assert ([told] if names else []) == caplog.messages

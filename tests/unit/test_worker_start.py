@@ -183,3 +183,12 @@ def test_show_config_warns_of_misspelt_variables(start: Starts, monkeypatch: pyt
     told = "PYASYNQ_CONCURENCY is not a setting and is ignored; did you mean PYASYNQ_CONCURRENCY?"
     assert (0, f"Warning: {told}\n") == (result.exit_code, result.stderr)
     assert "CONCURENCY" not in result.stdout
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_the_worker_prints_the_version_as_pyasynq_does(flag: str) -> None:
+    """Neither needs an app."""
+    of_worker = CliRunner().invoke(main, ["worker", flag])
+    of_pyasynq = CliRunner().invoke(main, [flag])
+    assert (0, of_pyasynq.output) == (of_worker.exit_code, of_worker.output)
+    assert of_worker.output.startswith("pyasynq ")

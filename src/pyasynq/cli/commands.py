@@ -93,6 +93,12 @@ _SHORT_HELP: Final[Mapping[str, str]] = {
 }
 
 
+version_flag: Final = click.version_option(
+    None, "-V", "--version", package_name="pyasynq", message="pyasynq %(version)s"
+)
+"""Decorator that adds `-V` and `--version` to a command; they print the version of pyasynq."""
+
+
 class Commands(click.Group):
     """Command group with lazy imports, which shows pyasynq's errors without a traceback."""
 
@@ -153,7 +159,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(None, "-V", "--version", package_name="pyasynq", message="pyasynq %(version)s")
+@version_flag
 @global_connection_options
 def main() -> None:
     """Run, inspect and manage background tasks on Redis or Valkey, together with Asynq in Go."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pyasynq.cli.commands import version_flag
 from pyasynq.cli.process_options import SUPERVISED, SUPERVISOR, inherited_socket
 from pyasynq.cli.reload import PARENT
 from pyasynq.cli.worker_settings import setting_options
@@ -34,6 +35,7 @@ class _WorkerCommand(click.Command):
     help="Read settings from this file, instead of [tool.pyasynq] in the pyproject.toml of the app.",
 )
 @click.option("--show-config", is_flag=True, help="Print each setting and where it came from, and exit.")
+@version_flag
 @click.option(SUPERVISED, type=int, callback=inherited_socket, hidden=True)
 @click.option(SUPERVISOR, hidden=True)
 @click.option(PARENT, type=int, callback=inherited_socket, hidden=True)

@@ -220,7 +220,7 @@ def _work(app: App, config: WorkerConfig, link: SupervisorLink | None) -> int:
     _tell(app, config)
     tune_garbage_collection()
     try:
-        server = app.server(config, with_scheduler=config.with_scheduler)
+        server = app.server(config)
         if config.logging:
             # Runs after the lifespan was entered, which may have configured logging.
             server.events.subscribe(ServerStarting, lambda _: adopt_handlers())
