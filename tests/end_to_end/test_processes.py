@@ -29,9 +29,16 @@ if TYPE_CHECKING:
 TASKS = """
 import asyncio, os, signal, subprocess
 from pathlib import Path
-from pyasynq import App
+from pyasynq import App, WorkerConfig
 
 app = App()
+patient = App(
+    worker=WorkerConfig(
+        processes=2,
+        is_failure=lambda error: not isinstance(error, BlockingIOError),
+        retry_delay=lambda retried, error, task: 3_600.0,
+    )
+)
 release = Path(__file__).parent / "release"
 kept = []
 
@@ -62,6 +69,10 @@ async def grow() -> None:
     kept.append(b"x" * 200_000_000)
     tell("grown")
 
+@patient.task("busy")
+async def busy() -> None:
+    raise BlockingIOError("later, please")
+
 @app.task("orphan")
 def orphan() -> None:
     subprocess.run(["sh", "-c", "sleep 0.01 & echo left $!"], check=True)
@@ -73,11 +84,13 @@ SOON = 3.0
 class Workers(Program):
     """`pyasynq worker` on the tasks above, with these options."""
 
-    def __init__(self, folder: Path, url: str, *options: str, prefix: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, folder: Path, url: str, *options: str, prefix: tuple[str, ...] = (), app: str = "app"
+    ) -> None:
         (folder / "work.py").write_text(TASKS)
         path = os.pathsep.join(filter(None, [str(ROOT / "src"), str(folder), os.environ.get("PYTHONPATH")]))
         self.release = folder / "release"
-        command = (sys.executable, "-m", "pyasynq.cli", "worker", "work:app", *options)
+        command = (sys.executable, "-m", "pyasynq.cli", "worker", f"work:{app}", *options)
         super().__init__(*prefix, *command, PYTHONPATH=path, PYASYNQ_REDIS_URL=url)
 
     def wait_until_ready(self, times: int) -> None:
@@ -389,3 +402,19 @@ def test_an_operator_who_stops_one_process_stops_the_worker(
     assert 2 == len(workers.all("(ended) "))
     assert 2 == len(workers.all(r".*pid \d+\) (started)"))
     assert [] == pending(redis_client)
+
+
+def test_functions_of_the_apps_settings_reach_the_children(tmp_path: Path, redis_url: str) -> None:
+    """The command line cannot carry them: each child imports the app, which has them."""
+    with Workers(tmp_path, redis_url, app="patient") as workers:
+        workers.wait_until_ready(2)
+        enqueue(redis_url, "busy", "busy")
+        with sync.Inspector(redis_url) as inspector:
+            wait_until(lambda: 2 == len(list(inspector.list_tasks("default", "retry"))))
+            tasks = list(inspector.list_tasks("default", "retry"))
+        assert 0 == workers.terminate()
+    assert [0, 0] == [task.retried for task in tasks]
+    for task in tasks:
+        assert task.next_process_at is not None
+        assert task.last_failed_at is not None
+        assert 3_599 <= (task.next_process_at - task.last_failed_at).total_seconds() <= 3_601

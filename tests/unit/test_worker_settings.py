@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -387,3 +389,23 @@ def test_a_configuration_of_a_worker_may_leave_the_queues_to_the_app() -> None:
     """A server's may not."""
     assert {} == WorkerConfig().queues
     assert {"a": 1} == replace(WorkerConfig(), queues={"a": 1}).queues
+
+
+def test_the_environment_is_never_read_at_import() -> None:
+    """A wrong variable ends `pyasynq worker` alone, and no program that enqueues."""
+    program = (
+        "from pyasynq import App, ServerConfig, WorkerConfig\n"
+        "import pyasynq.cli.worker, pyasynq.cli.worker_start, pyasynq.server\n"
+        "app = App('redis://localhost:1')\n"
+        "app.server()\n"
+        "print(app.worker.concurrency, ServerConfig().concurrency, WorkerConfig().concurrency)"
+    )
+    variables = {name: "many" for name in map(variable_of, SETTINGS) if name is not None}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **variables},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert ("100 100 100\n", "") == (done.stdout, done.stderr)
