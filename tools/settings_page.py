@@ -113,13 +113,14 @@ def build() -> str:
 
 
 def _table(names: list[str]) -> str:
-    rows = ["| Setting | Flag | Default | Meaning |", "|---|---|---|---|"]
+    rows = ["| Setting | Flag | Values | Default | Meaning |", "|---|---|---|---|---|"]
     for name in names:
         described = SETTINGS[name]
         flags = ", ".join(f"`{flag}`" for one in flags_of(name) for flag in one.split("/"))
         unit = f" {described.kind.unit}" if described.kind.unit and _default(name) not in {"none", ""} else ""
-        default = f"`{_default(name)}`{unit}" if _default(name) else ""
-        rows.append(f"| `{name}` | {flags} | {default} | {described.help.replace('|', chr(92) + '|')} |")
+        default = described.default_text or (f"`{_default(name)}`{unit}" if _default(name) else "")
+        cells = (f"`{name}`", flags, described.describe_values(), default, described.help)
+        rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(rows) + "\n"
 
 

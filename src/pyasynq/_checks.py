@@ -11,7 +11,7 @@ from pyasynq.errors._configuration import InvalidOptionError
 
 MAX_NAME_BYTES: Final = 1_000
 """Largest size in bytes of a task's type and id, and of names of queues, groups and locks that we write."""
-_LARGEST_VALUE: Final = 500_000_000
+MAX_VALUE_BYTES: Final = 500_000_000
 _MOST_DIGITS: Final = 100
 _LONGEST_LABEL: Final = 100
 
@@ -67,8 +67,8 @@ def check_max_bytes(name: str, value: object) -> None:
     """Raise `InvalidOptionError` unless a value is a number of bytes that Redis could accept."""
     if not is_whole(value, 1):
         raise InvalidOptionError(name, value, "must be a number of bytes, at least 1")
-    if value > _LARGEST_VALUE:
-        remedy = f"must be {_LARGEST_VALUE:,} at most: Redis takes no value over 512 MB"
+    if value > MAX_VALUE_BYTES:
+        remedy = f"must be {MAX_VALUE_BYTES:,} at most: Redis takes no value over 512 MB"
         raise InvalidOptionError(name, value, remedy)
 
 

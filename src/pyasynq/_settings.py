@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from pyasynq._checks import (
+    MAX_VALUE_BYTES,
     check_function,
     check_max_bytes,
     check_switch,
@@ -47,6 +48,9 @@ class ValueKind(Protocol):
     def has_text(self) -> bool:
         """Whether values of this kind can be written as text."""
 
+    def describe_values(self) -> str:
+        """Return which values are allowed, as a phrase in Markdown."""
+
     def check(self, name: str, value: object) -> None:
         """Raise `InvalidOptionError` for an invalid value."""
 
@@ -67,12 +71,14 @@ class Setting:
         flags: additional command-line flags, such as `-c`. For a switch, the flag that turns it off follows a
             slash, as in `--strict/--no-strict`.
         optional: whether None is a value, which means that it is not set.
+        default_text: description of the default, where the value itself tells a reader nothing.
     """
 
     kind: ValueKind
     help: str
     flags: tuple[str, ...] = ()
     optional: bool = False
+    default_text: str = ""
 
     def check(self, name: str, value: object) -> None:
         """Raise `InvalidOptionError` for an invalid value."""
@@ -96,6 +102,11 @@ class Setting:
         """Return a value as text."""
         return _NONE if value is None else self.kind.show(value)
 
+    def describe_values(self) -> str:
+        """Return which values are allowed, as a phrase in Markdown."""
+        values = self.kind.describe_values()
+        return f"{values}; or `{_NONE}`" if self.optional else values
+
 
 def setting(
     default: _T,
@@ -104,9 +115,10 @@ def setting(
     *flags: str,
     optional: bool = False,
     make: Callable[[], _T] | None = None,
+    default_text: str = "",
 ) -> _T:
     """Return the dataclass field of a setting; `make` is the default factory, for a mutable default."""
-    metadata = {_KEY: Setting(kind, help, flags, optional or default is None)}
+    metadata = {_KEY: Setting(kind, help, flags, optional or default is None, default_text)}
     if make is not None:
         return field(default_factory=make, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -136,6 +148,10 @@ class _Kind:
     unit = ""
     has_text = True
 
+    def describe_values(self) -> str:
+        """Return which values are allowed, as a phrase in Markdown."""
+        return self.metavar.lower()
+
     def show(self, value: object) -> str:
         """Return a value as text."""
         return str(value)
@@ -149,6 +165,11 @@ class Whole(_Kind):
     most: int | None = None
     metavar: str = "NUMBER"
     unit: str = ""
+
+    def describe_values(self) -> str:
+        """Return the range."""
+        end = "or more" if self.most is None else f"to {self.most:,}"
+        return f"whole number, {self.least} {end}"
 
     def check(self, name: str, value: object) -> None:
         """Raise `InvalidOptionError` unless the value is a whole number in the range."""
@@ -176,6 +197,10 @@ class Seconds(_Kind):
     least: float = 0.0
     metavar: str = "SECONDS"
     unit: str = "s"
+
+    def describe_values(self) -> str:
+        """Return the shortest duration."""
+        return f"duration, {'more than 0' if self.positive else f'{self.least:g} s or more'}"
 
     def check(self, name: str, value: object) -> None:
         """Raise `InvalidOptionError` unless the value is a valid duration."""
@@ -221,6 +246,10 @@ class Switch(_Kind):
 
     metavar: str = ""
 
+    def describe_values(self) -> str:
+        """Return the word that the page of settings explains."""
+        return "switch"
+
     def check(self, name: str, value: object) -> None:
         """Raise `InvalidOptionError` unless the value is a bool."""
         check_switch(name, value)
@@ -248,6 +277,11 @@ class WordChoice(_Kind):
         """The words, as the placeholder of the value in usage lines."""
         return "|".join(self.words)
 
+    def describe_values(self) -> str:
+        """Return the words."""
+        *others, last = (f"`{word}`" for word in self.words)
+        return f"{', '.join(others)} or {last}"
+
     def check(self, name: str, value: object) -> None:
         """Raise `InvalidOptionError` unless the value is one of the words."""
         if value not in self.words:
@@ -274,6 +308,10 @@ class Size(_Kind):
     """Whether the size limits one value stored in Redis, so that Redis' own limit applies too."""
     metavar: str = "SIZE"
     unit: str = "bytes"
+
+    def describe_values(self) -> str:
+        """Return the largest size, if Redis limits it."""
+        return f"size, at most {MAX_VALUE_BYTES:,} bytes" if self.of_value else "size, 1 byte or more"
 
     def check(self, name: str, value: object) -> None:
         """Raise `InvalidOptionError` unless the value is a valid number of bytes."""
@@ -343,6 +381,12 @@ class Checked(_Kind):
 
     It is empty if the command-line flag is a switch, even if environment and file allow more values.
     """
+    values: str = ""
+    """Which values are allowed; by default what the placeholder says."""
+
+    def describe_values(self) -> str:
+        """Return which values are allowed, as a phrase in Markdown."""
+        return self.values or f"`{self.metavar}`"
 
     @property
     def has_text(self) -> bool:  # type: ignore[override] # of the instance, not of the class

@@ -45,6 +45,7 @@ def _is_failure(error: BaseException) -> bool:  # noqa: ARG001 - Asynq's default
     return True
 
 
+QUEUE_VALUES: Final = "names, each with a weight of 1 or more; in Python and files also with a `Queue`"
 MAX_GROUP_SIZE: Final = 10_000
 """The largest `max_size` of a group: one call to Redis moves or deletes up to this many members."""
 
@@ -153,7 +154,7 @@ class ServerConfig:
     )
     queues: Mapping[str, int | Queue] = setting(
         {},
-        Checked(_check_some_queues, read_weights, show_queues, "NAME=WEIGHT,..."),
+        Checked(_check_some_queues, read_weights, show_queues, "NAME=WEIGHT,...", QUEUE_VALUES),
         "Queues to serve, with the weights by which they share the slots, as in critical=6,default=3.",
         "-q",
         make=lambda: {DEFAULT_QUEUE: 1},
@@ -170,13 +171,20 @@ class ServerConfig:
     )
     retry_delay: RetryDelay | Duration = setting(
         default_retry_delay,
-        Checked(_check_retry_delay, _read_delay, _show_delay, "SECONDS"),
+        Checked(
+            _check_retry_delay,
+            _read_delay,
+            _show_delay,
+            "SECONDS",
+            "duration, 0 s or more; in Python also a function",
+        ),
         "Time before the next attempt: always this long, or a function of `retried, error, task`.",
     )
     is_failure: Callable[[BaseException], bool] = setting(
         _is_failure,
         Function(),
         'False for an error that is retried without spending a retry, such as "busy, later please".',
+        default_text="every error is a failure",
     )
     error_handler: ErrorHandler | None = setting(
         None, Function(), "Called with the task and the error for each failed attempt."
@@ -255,11 +263,20 @@ class ServerConfig:
     With 0, one aggregation still takes at most 1,000 tasks. It never takes more than 16 MB.
     """
     groups: Mapping[str, GroupRule] = setting(
-        {}, Checked(_check_groups), "Other values for groups of these names, or `beginning*`.", make=dict
+        {},
+        Checked(_check_groups, values="names of groups, each with a `GroupRule`"),
+        "Other values for groups of these names, or `beginning*`.",
+        make=dict,
     )
     publish_events: bool | int | Mapping[str, bool | int] = setting(
         False,
-        Checked(_check_events, _read_events, _show_events, metavar=""),
+        Checked(
+            _check_events,
+            _read_events,
+            _show_events,
+            metavar="",
+            values="switch, or a number of events; in Python also a mapping of queues to them",
+        ),
         "Publish what happens to tasks, as a stream; a variable or a file may give the number of events.",
     )
     """Whether events of the tasks are published as a stream, and how many are kept.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pyasynq._queue_texts import read_weights, show_queues
 from pyasynq._settings import Checked, Seconds, Size, Switch, Text, Whole, WordChoice, setting, settings_of
-from pyasynq.config import ServerConfig, check_queues
+from pyasynq.config import QUEUE_VALUES, ServerConfig, check_queues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ class WorkerConfig(ServerConfig):
 
     queues: Mapping[str, int | Queue] = setting(
         {},
-        Checked(_check_own_queues, read_weights, show_queues, "NAME=WEIGHT,..."),
+        Checked(_check_own_queues, read_weights, show_queues, "NAME=WEIGHT,...", QUEUE_VALUES),
         "Queues to serve, with the weights by which they share the slots, as in critical=6,default=3. "
         "Unless given: every queue that the app names, and default, with equal weights.",
         "-q",

@@ -29,6 +29,7 @@ from pyasynq.cli.worker_settings import (
     resolve,
     variable_of,
 )
+from tools.settings_page import build as build_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -409,3 +410,42 @@ def test_the_environment_is_never_read_at_import() -> None:
         text=True,
     )
     assert ("100 100 100\n", "") == (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("concurrency", "whole number, 1 or more"),
+        ("group_max_size", "whole number, 0 to 10,000"),
+        ("health_port", "whole number, 0 to 65,535; or `none`"),
+        ("task_check_interval", "duration, more than 0"),
+        ("group_grace_period", "duration, 1 s or more"),
+        ("max_memory", "size, 1 byte or more; or `none`"),
+        ("max_result", "size, at most 500,000,000 bytes"),
+        ("log_level", "`debug`, `info`, `warning` or `error`"),
+        ("burst", "switch"),
+        ("log_config", "file; or `none`"),
+        ("error_handler", "function; or `none`"),
+        ("queue_max_run", "`NAME=NUMBER,...`"),
+    ],
+)
+def test_a_setting_describes_its_values(name: str, values: str) -> None:
+    """The words of a choice, the range of a number, and whether the setting may be taken back."""
+    assert values == SETTINGS[name].describe_values()
+
+
+def test_the_page_of_settings_is_for_readers_without_the_source() -> None:
+    """It has the values of each setting, and no name that only the code knows."""
+    rows = [line.split(" | ") for line in build_page().splitlines() if line.startswith("| `")]
+    assert [*SETTINGS] == sorted((row[0].strip("| `") for row in rows), key=[*SETTINGS].index)
+    for name, _, values, default, _ in rows:
+        assert values.strip(), name
+        assert not default.startswith("`_"), name
+
+
+def test_a_default_that_is_a_private_function_is_described() -> None:
+    """A function of the user is shown by its name."""
+    shown = {name: value for name, value, _ in resolve().lines()}
+    assert "every error is a failure" == shown["is_failure"]
+    own = {name: value for name, value, _ in resolve(app=App(worker=WorkerConfig(is_failure=bool))).lines()}
+    assert "builtins.bool" == own["is_failure"]

@@ -291,7 +291,9 @@ class Resolved:
         """Yield name, value and source of each setting."""
         for name, described in SETTINGS.items():
             if name not in QUEUE_LIMITS:
-                yield name, visible(described.show(getattr(self.config, name))), self.sources[name]
+                source = self.sources[name]
+                default = described.default_text if source == "default" else ""
+                yield name, visible(default or described.show(getattr(self.config, name))), source
 
 
 def resolve(*layers: Mapping[str, Given], app: App | None = None) -> Resolved:
