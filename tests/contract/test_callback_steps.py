@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyasynq import Callback
+from pyasynq._broker.doctoring.tasks import Settlement, judge, settle_damaged
 from pyasynq._broker.inspecting.actions import ArchiveLimits, archive_tasks, delete_tasks
 from pyasynq._broker.inspecting.removal import remove_queue
 from pyasynq._broker.leases import PoisonTask, archive_poison, quarantine
@@ -62,6 +63,15 @@ def cancel(task_id: str) -> Plan[Settled]:
     return settle_done("default", [DoneTask(*claim(task_id), "")], now=NOW, outcome="cancelled")
 
 
+def settle_by_doctor(task_id: str, state: str) -> Plan[None]:
+    """Archive a task, or delete it if the state is empty, as the doctor does with some damaged ones."""
+    keys = queue_keys("default")
+    [facts] = yield from judge("default", {task_id.encode(): b""}, now=NOW)
+    place = keys.archived if state else ""
+    settlement = Settlement(facts, b"", state, place, reason="damaged")
+    yield from settle_damaged("default", [settlement], now=NOW)
+
+
 def step(task_id: str) -> ActStep:
     """Return the only step of an operation on one task."""
     return ActStep(f"operation-{task_id}", 1)
@@ -84,6 +94,8 @@ BY_HAND: dict[str, tuple[End, str]] = {
     ),
     "deleting operation": (lambda one: delete_step(step(one), "default", [one], ""), "deleted"),
     "operation that can be undone": (lambda one: set_aside_step(step(one), "default", [one], ""), "deleted"),
+    "doctor that archives": (lambda one: settle_by_doctor(one, "archived"), "archived"),
+    "doctor that deletes": (lambda one: settle_by_doctor(one, ""), "deleted"),
     "removal of the queue": (lambda one: remove_queue("default", force=True, progress=None), "deleted"),
 }
 
@@ -169,7 +181,10 @@ def test_the_end_of_an_attempt_is_told_once_though_the_server_is_killed_at_any_s
 def test_an_end_by_hand_is_told_once_though_its_process_is_killed_at_any_step(
     perform: Perform, redis_client: RedisClient, tasks: Tasks, finished: dict[str, bytes], row: str
 ) -> None:
-    """The inspector and operations enqueue callbacks themselves, and the servers of the queue the rest."""
+    """The inspector and operations enqueue callbacks themselves, and the servers of the queue the rest.
+
+    So do servers with those of tasks that the doctor ends.
+    """
     end, outcome = BY_HAND[row]
 
     def put(task_id: str) -> None:
