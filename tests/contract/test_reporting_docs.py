@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reporting.md").read_text("utf-8")
-BY_DICT, AS_JSON, BY_STRUCTLOG = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+_SENTRY, BY_DICT, AS_JSON, BY_STRUCTLOG = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture(autouse=True)

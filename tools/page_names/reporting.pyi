@@ -1,0 +1,1 @@
+SENTRY_DSN: str
