@@ -18,10 +18,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyasynq import App, Archive, Cancel, LeaseExpiredError, Mux, Retry, SkipRetry, Snooze, context
+from pyasynq import (
+    App,
+    Archive,
+    Cancel,
+    LeaseExpiredError,
+    Mux,
+    Retry,
+    SkipRetry,
+    Snooze,
+    TaskContext,
+    context,
+    depends,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from pyasynq import Task
 
@@ -42,8 +54,13 @@ class CardDeclinedError(Exception):
 async def open_state(app: App) -> AsyncIterator[dict[str, Any]]:
     """Yield what is shared by the tasks of a process, and say so when it is left."""
     yield {"pid": os.getpid(), "entered": 0, "types": sorted(app.tasks)}
+    note("left")
+
+
+def note(what: str) -> None:
+    """Write an empty file that says what this process has done, if a test has named a folder."""
     if (folder := os.environ.get("CHILD_TASKS_FOLDER")) is not None:
-        write(Path(folder, f"left-{os.getpid()}"), "")
+        write(Path(folder, f"{what}-{os.getpid()}"), "")
 
 
 def write(path: str | Path, text: str) -> None:
@@ -167,6 +184,45 @@ def control(what: str) -> Snooze | Retry | Archive | Cancel | None:
     if what.endswith(" raised"):
         raise wish
     return wish  # type: ignore[no-any-return]
+
+
+def open_books() -> Iterator[int]:
+    """Yield the process that has made this dependency, and say so when it is closed."""
+    yield os.getpid()
+    note("closed")
+
+
+async def begin_entry(
+    running: TaskContext, books: int = depends(open_books, per="worker")
+) -> AsyncIterator[str]:
+    """Depend on the task and on another provider; say when it is closed."""
+    yield f"{running.task_id} in {books}"
+    note("committed")
+
+
+@app.task("depend", executor="process", result_ttl=60)
+def depend_on(
+    number: int, entry: str = depends(begin_entry), books: int = depends(open_books, per="worker")
+) -> tuple[int, str, int]:
+    """Return the argument and the dependencies."""
+    return number, entry, books
+
+
+def end_as_told(how: str, path: str) -> Snooze | None:
+    """End in one of the ways that hooks tell apart; `wait` waits to be cancelled, and writes the reason."""
+    if how == "fail":
+        raise ValueError("no")
+    if how == "wait":
+        write(path, "begun")
+        context().cancelled.wait(30)
+        write(path, str(context().cancelled.reason))
+    return Snooze(3_600) if how == "snooze" else None
+
+
+@app.task("ending", executor="process")
+def ending(how: str, path: str) -> Snooze | None:
+    """End as told, in a child process."""
+    return end_as_told(how, path)
 
 
 @app.task("exit", executor="process")

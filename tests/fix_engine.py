@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyasynq import events as all_events
+from pyasynq._engine.core import EngineCore
 from pyasynq._engine.settings import EngineSettings
 from pyasynq._engine.take.queue_state import QueuePhase, Watch
 from pyasynq._redis.key_watcher import ServerWatcher
@@ -155,6 +156,15 @@ async def serving(
             yield Running(server, client, recorder)
         finally:
             await server.shutdown()
+
+
+def trust_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have workers take tasks of dead ones back at once, as if Redis had been up for long.
+
+    After a start of Redis, which may be a moment ago, they wait for the duration of a lease.
+    """
+    make = EngineCore._make_recoverer
+    monkeypatch.setattr(EngineCore, "_make_recoverer", lambda core, _seconds: make(core, 3_600.0))
 
 
 def swallow_reports(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:

@@ -32,7 +32,7 @@ from pyasynq import (
 from pyasynq._engine import hook_runner
 from pyasynq.events import Events, MessageQuarantined, Outcome, TaskFinished, WorkerDied
 from tests import child_tasks as work
-from tests.fix_engine import serving
+from tests.fix_engine import serving, trust_redis
 from tests.run_async import run_async
 from tests.waiting import wait_until
 
@@ -256,6 +256,7 @@ async def test_a_task_of_a_dead_worker_calls_hooks_where_it_is_taken_back(
     place: str,
 ) -> None:
     """With `WorkerDiedError`; as poison also the hook of the archive."""
+    trust_redis(monkeypatch)
     app, name = App(), "where"
     if place == "process":
         app = work.app

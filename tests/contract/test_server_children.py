@@ -328,3 +328,22 @@ async def test_nothing_is_started_before_it_is_needed(serve: Serve) -> None:
         engine = running.server._engine
         assert engine is not None
         assert engine._children is None
+
+
+@run_async
+async def test_a_child_makes_and_closes_the_dependencies_of_its_handlers(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that lives as long as the worker is made once in each child, and closed when the child ends."""
+    monkeypatch.setenv("CHILD_TASKS_FOLDER", str(tmp_path))
+    async with serve(ServerConfig(concurrency=1, cancel_timeout=20)):
+        found = []
+        for number in (1, 2):
+            handle = await work.depend_on.options(task_id=f"task {number}").enqueue(number)
+            found.append(await handle.result(timeout=30))
+        [(_, _, child), _] = found
+        assert [(1, f"task 1 in {child}", child), (2, f"task 2 in {child}", child)] == found
+        assert os.getpid() != child
+        assert {f"committed-{child}"} == set(os.listdir(tmp_path))  # noqa: PTH208 - names are what is compared
+
+    assert {f"committed-{child}", f"closed-{child}", f"left-{child}"} == set(os.listdir(tmp_path))  # noqa: PTH208 - as above

@@ -20,6 +20,7 @@ from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.carried_log import log_levels, write_record
 from pyasynq._engine.executor.frames import MessageFrame, Unpacker, pack_frame
 from pyasynq._engine.executor.marks import MARK, kill_marked, new_mark
+from pyasynq.context import CancelReason, cancel_reason
 from pyasynq.errors import ChildProcessDiedError, LeaseExpiredError, TaskTimeoutError
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ class ExecutorChild(asyncio.Protocol):
             if isinstance(attempt.cause, TaskTimeoutError):
                 attempt.cause = await self._locate(answer, attempt.cause)
             if seconds > 0 and not answer.done():
-                self._send_frame(frames.CANCEL)
+                reason = cancel_reason(attempt.cause) or CancelReason.SHUTDOWN
+                self._send_frame(frames.CANCEL, {"reason": reason})
                 await asyncio.wait({answer}, timeout=seconds)
         finally:
             # This also runs when the caller is cancelled a second time.

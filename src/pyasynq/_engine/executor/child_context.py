@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 from pyasynq import errors
 from pyasynq._engine.executor import frames
 from pyasynq._engine.executor.frames import Unpacker, pack_frame
-from pyasynq.errors import LeaseExpiredError, PyasynqError, RedisError, TaskCanceledError
+from pyasynq.context import CancelReason
+from pyasynq.errors import (
+    LeaseExpiredError,
+    PyasynqError,
+    RedisError,
+    TaskCanceledError,
+    TaskTimeoutError,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -174,14 +181,23 @@ class HostedTask:
         self.threads = 0
         self._cancelled = threading.Event()
 
-    def cancel(self) -> None:
+    def cancel(self, reason: CancelReason) -> None:
         """Set `context().cancelled`."""
-        self.cause = TaskCanceledError()
+        self.cause = _build_cause(reason)
         self._cancelled.set()
 
     def cancel_event(self) -> threading.Event:
         """Return an event that is set when the attempt is being cancelled."""
         return self._cancelled
+
+
+def _build_cause(reason: CancelReason) -> BaseException:
+    """Return an exception that `cancel_reason` takes for this reason."""
+    if reason in {CancelReason.TIMEOUT, CancelReason.DEADLINE}:
+        return TaskTimeoutError(is_deadline=reason is CancelReason.DEADLINE)
+    if reason is CancelReason.LEASE_LOST:
+        return LeaseExpiredError()
+    return asyncio.CancelledError() if reason is CancelReason.SHUTDOWN else TaskCanceledError()
 
 
 class HostedHome:

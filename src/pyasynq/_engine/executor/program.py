@@ -25,7 +25,7 @@ from pyasynq._engine.executor.frames import MessageFrame, pack_frame
 from pyasynq._engine.executor.order import find_handler
 from pyasynq._engine.handlers.routes import Hosted, Route, await_fully, is_coroutine_handler, result_bytes
 from pyasynq._engine.handlers.threads import HandlerThreads, current_threads
-from pyasynq.context import current_task
+from pyasynq.context import CancelReason, current_task
 from pyasynq.control import find_control
 from pyasynq.task import Task
 
@@ -71,7 +71,7 @@ class Host:
             return
         running = self._running
         if running is not None:
-            running.cancel()
+            running.cancel(CancelReason(frame.fields["reason"]))
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _locate(self) -> None:
