@@ -10,10 +10,11 @@ import pytest
 import sentry_sdk
 from sentry_sdk.transport import Transport
 
-from pyasynq import App, Cancel, Retry, SchedulerConfig, Snooze
+from pyasynq import App, Archive, Cancel, Retry, RevokeTask, SchedulerConfig, SkipRetry, Snooze
 from pyasynq.contrib._sentry_monitors import make_monitors
 from pyasynq.contrib.sentry import instrument
-from tests.fix_engine import serving
+from pyasynq.events import WorkerDied
+from tests.fix_engine import serving, trust_redis
 from tests.fix_kit import make_app, sound_kit
 from tests.run_async import run_async
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sentry_sdk.envelope import Envelope
+
+    from tests.factories import Tasks
+    from tests.invariants import RedisClient
 
 
 class Kept(Transport):
@@ -93,7 +97,10 @@ def test_an_error_is_an_event_of_its_own_group(sent: Kept, plain: bool) -> None:
     assert "args" not in str(event.get("request", ""))
 
 
-@pytest.mark.parametrize("error", [None, Snooze(3_600), Retry(3_600)])
+@pytest.mark.parametrize(
+    "error",
+    [None, Snooze(3_600), Retry(3_600), Archive("why"), SkipRetry("why"), Cancel("why"), RevokeTask("why")],
+)
 def test_what_a_handler_asks_for_is_not_an_error(sent: Kept, error: BaseException | None) -> None:
     """There is a transaction for the attempt, and no event."""
     run(error, plain=False)
@@ -128,6 +135,32 @@ async def test_a_timeout_is_reported_by_the_worker(sent: Kept, redis_url: str) -
     assert "TaskTimeoutError" == event["exception"]["values"][-1]["type"]
     assert "slow" == event["tags"]["pyasynq.type"]
     assert "cancelled" == sent.kind("transaction")[0]["contexts"]["trace"]["status"]
+
+
+@run_async
+async def test_the_death_of_a_worker_is_reported_by_the_one_that_takes_its_task_back(
+    sent: Kept, redis_url: str, redis_client: RedisClient, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second attempt is a transaction; the first one has none, since its process is gone."""
+    trust_redis(monkeypatch)
+    app = App(redis_url)
+    instrument(app)
+
+    @app.task("slow")
+    async def slow() -> None: ...
+
+    tasks.active("a", type="slow", token="dead/1", lease=redis_client.time()[0] - 60)
+    async with serving(redis_url, app) as running:
+        await running.recorder.wait(WorkerDied)
+        await running.finished("a")
+    await app.close()
+
+    [event] = sent.kind("event")
+    assert "WorkerDiedError" == event["exception"]["values"][-1]["type"]
+    assert ["pyasynq", "slow", "WorkerDiedError"] == event["fingerprint"][:3]
+    assert {"pyasynq.queue": "default", "pyasynq.type": "slow"} == event["tags"]
+    assert "a" == event["contexts"]["pyasynq"]["task_id"]
+    assert ["ok"] == [one["contexts"]["trace"]["status"] for one in sent.kind("transaction")]
 
 
 MONDAY = datetime(2040, 1, 2, 7, tzinfo=UTC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -170,9 +171,8 @@ async def test_a_handler_waits_for_another_task_of_the_running_worker() -> None:
             assert 8 == await (await outer.enqueue(7)).result(timeout=30)
 
 
-@run_async
-async def test_a_view_of_fastapi_waits() -> None:
-    """In the event loop of the test, and in a thread."""
+def make_api() -> FastAPI:
+    """Return an API whose views wait for a task: a coroutine function, and a plain one in a thread."""
     api = FastAPI()
 
     @api.get("/sum")
@@ -183,10 +183,30 @@ async def test_a_view_of_fastapi_waits() -> None:
     def plain(left: int, right: int) -> int:
         return add.enqueue_sync(left, right=right).result(timeout=5)
 
-    async with use(app) as kit, AsyncClient(transport=ASGITransport(api), base_url="http://test") as client:
+    return api
+
+
+@run_async
+async def test_a_view_of_fastapi_waits() -> None:
+    """In the event loop of the test, and in a thread."""
+    transport = ASGITransport(make_api())
+    async with use(app) as kit, AsyncClient(transport=transport, base_url="http://test") as client:
         with kit.eager():
             for path in ("/sum", "/plain"):
                 assert 5 == (await client.get(path, params={"left": 2, "right": 3})).json()
+    assert 2 == len(kit.attempts)
+
+
+@pytest.mark.parametrize("path", ["/sum", "/plain"])
+def test_a_view_waits_for_the_blocking_test_client_of_fastapi(kit: Kit, path: str) -> None:
+    """The client runs the views in an event loop in another thread."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Starlette's, about the successor of httpx
+        from fastapi.testclient import TestClient  # noqa: PLC0415 - the import warns
+
+    with TestClient(make_api()) as client:
+        for _ in range(2):
+            assert 5 == client.get(path, params={"left": 2, "right": 3}).json()
     assert 2 == len(kit.attempts)
 
 
