@@ -4,7 +4,8 @@
 neither paths nor tests draws a third of each file of end-to-end tests, which start interpreters,
 and half of each file of contract tests. A run that records scripts takes all contract tests,
 and all cases of `@pytest.mark.sample(3, by_script=True)`: the mutants need them.
-What is not drawn gets the mark `left_out`. PYASYNQ_TEST_SEED sets the seed, which every run prints.
+Tests that are not drawn get the mark `left_out`; one with the mark `every_run` is always drawn.
+PYASYNQ_TEST_SEED sets the seed, which every run prints.
 PYASYNQ_TEST_SHARE=0.4 then draws two fifths of all tests that a run has selected.
 """
 
@@ -67,7 +68,9 @@ class ShareOfAll:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Draw, and keep the order."""
-        missing = left_out(items, math.ceil(len(items) * self._share), f"{os.environ[SEED]} all")
+        drawn_from = [item for item in items if not _is_in_every_run(item)]
+        number = math.ceil(len(drawn_from) * self._share)
+        missing = left_out(drawn_from, number, f"{os.environ[SEED]} all")
         if missing:
             config.hook.pytest_deselected(items=missing)
             gone = set(missing)
@@ -77,7 +80,7 @@ class ShareOfAll:
 def _draw_from_files(items: list[pytest.Item]) -> None:
     files: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if not _is_left_out(item):
+        if not _is_left_out(item) and not _is_in_every_run(item):
             files[item.nodeid.partition("::")[0]].append(item)
     for name, tests in files.items():
         _leave_out(tests, math.ceil(len(tests) * file_share(name)), name)
@@ -99,6 +102,10 @@ def file_share(name: str) -> float:
 
 def _is_left_out(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(mark) is not None for mark in ("long", "left_out"))
+
+
+def _is_in_every_run(item: pytest.Item) -> bool:
+    return item.get_closest_marker("every_run") is not None
 
 
 def _leave_out(items: list[pytest.Item], number: int, name: str) -> None:

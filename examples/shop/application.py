@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
+import time
+from collections import Counter
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from pyasynq import App, AttemptEnd, Queue, SchedulerConfig, Task, TaskInfo, WorkerConfig, is_control
+from pyasynq import (
+    App,
+    AttemptEnd,
+    Queue,
+    SchedulerConfig,
+    Task,
+    TaskInfo,
+    WorkerConfig,
+    context,
+    is_control,
+)
 from shop.models import Catalogue, Money
 
 if TYPE_CHECKING:
@@ -19,6 +31,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("shop")
 customer: ContextVar[str] = ContextVar("customer", default="none")
 """The customer of the request or of the running task."""
+done: Counter[str] = Counter()
+"""Number of successes in this process, by type of task."""
 
 
 @asynccontextmanager
@@ -51,8 +65,32 @@ async def say_hello() -> None:
     _log.info("the shop is open")
 
 
+@app.on_worker_stop
+def say_goodbye() -> None:
+    """Tell what this process has done."""
+    _log.info("the shop is closed: %s", dict(done))
+
+
+@app.on_success
+async def count(end: AttemptEnd) -> None:
+    """Count what is done."""
+    done[end.task_type] += 1
+
+
+@app.on_error
+def report_failure(end: AttemptEnd) -> None:
+    """Tell developers about each failed attempt, and whether it was cancelled."""
+    _log.warning("%s failed: %s (%s)", end.task_type, end.error, end.reason or "not cancelled")
+
+
+@app.on_retry
+def tell_when(end: AttemptEnd) -> None:
+    """Tell when a task is tried again."""
+    _log.info("task %s is tried again in %.0f s", end.task_id, end.delay or 0)
+
+
 @app.on_archived
-def report(end: AttemptEnd) -> None:
+def report_loss(end: AttemptEnd) -> None:
     """Tell people about a task that was given up."""
     _log.error("task %s in queue %s needs somebody: %s", end.task_id, end.queue, end.error)
 
@@ -75,3 +113,12 @@ async def restore_customer(task: Task, call_next: Handler) -> bytes | str | None
         raise
     finally:
         customer.reset(token)
+
+
+async def log_duration(task: Task, call_next: Handler) -> bytes | str | None:
+    """Log how long a handler takes: middleware for the tasks that name it."""
+    began = time.monotonic()
+    try:
+        return await call_next(task)
+    finally:
+        context().log.info("%s took %.1f s", task.type, time.monotonic() - began)

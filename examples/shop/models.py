@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
+
+from pydantic import Field
 
 from pyasynq import Secret  # noqa: TC001 - the app resolves the annotations
 
@@ -63,3 +65,6 @@ class ByInvoice:
 
 Payment: TypeAlias = ByCard | ByInvoice
 """A discriminated union: `kind` tells the classes apart."""
+
+Year: TypeAlias = Annotated[int, Field(ge=2_000, le=2_100)]
+"""A constraint, which is checked when a task is enqueued, and again in the worker."""

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyasynq import depends
+from pyasynq import TaskContext, depends
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -26,8 +26,8 @@ class DeclinedError(Exception):
 class Bank:
     """Stands for the client of a bank."""
 
-    async def charge(self, amount: Money, token: str) -> str:
-        """Take an amount from a card and return the bank's reference.
+    async def charge(self, amount: Money, token: str, reference: str) -> str:
+        """Take an amount from a card, once for each reference, and return the bank's answer.
 
         Raises:
             BankBusyError: for now.
@@ -35,12 +35,17 @@ class Bank:
         """
         if token.startswith("declined"):
             raise DeclinedError("insufficient funds")
-        return f"charged {amount} to a card that ends with {token[-2:]}"
+        return f"charged {amount} to a card that ends with {token[-2:]}, as {reference}"
 
 
 async def open_bank() -> Bank:
     """Return the client of the bank; each worker process has one."""
     return Bank()
+
+
+def make_reference(running: TaskContext) -> str:
+    """Return a text that is the same for all attempts at a task, so that none charges a second time."""
+    return f"{running.queue}/{running.task_id}"
 
 
 class Orders:

@@ -6,15 +6,21 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pyasynq import Archive, Retry, context, depends
-from shop.application import app
-from shop.models import ByCard, ByInvoice, Line, Money, Payment
-from shop.services import Bank, BankBusyError, DeclinedError, Orders, begin, open_bank
+from shop.application import app, log_duration
+from shop.models import ByCard, ByInvoice, Line, Money, Payment, Year
+from shop.services import Bank, BankBusyError, DeclinedError, Orders, begin, make_reference, open_bank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyasynq import Task, TypedCall
     from shop.application import Handler
+
+
+@app.task("parcel:send", ordered=True)
+async def send_parcel(order_id: int, orders: Orders = depends(begin)) -> None:
+    """Send a parcel. The shop has one van, so these run strictly one after the other."""
+    orders.set_state(order_id, "sent")
 
 
 @app.task("payment:settled", queue="critical")
@@ -28,6 +34,9 @@ async def settled(
     """Write how a payment ended, also if its worker was killed or an operator deleted it."""
     order_id = int(id.removeprefix("capture-"))
     orders.set_state(order_id, "paid" if outcome == "succeeded" else f"unpaid: {error or outcome}")
+    if outcome == "succeeded":
+        tomorrow = send_parcel.options(task_id=f"parcel-{order_id}", process_in=timedelta(days=1))
+        await tomorrow.enqueue(order_id)
     await record_event.options(group="events:orders").enqueue(f"order {order_id}: {outcome}")
 
 
@@ -37,6 +46,7 @@ async def capture(
     amount: Money,
     payment: Payment,
     bank: Bank = depends(open_bank, per="worker"),
+    reference: str = depends(make_reference),
 ) -> None:
     """Take the money for an order. All workers together start at most 50 of these a second."""
     match payment:
@@ -44,7 +54,7 @@ async def capture(
             context().log.info("order %d is to be paid within %d days", order_id, days)
         case ByCard(token=token):
             try:
-                context().log.info("%s", await bank.charge(amount, token.reveal()))
+                context().log.info("%s", await bank.charge(amount, token.reveal(), reference))
             except BankBusyError as error:
                 raise Retry(timedelta(minutes=1)) from error
             except DeclinedError as error:
@@ -90,12 +100,19 @@ async def digest(group: str, calls: Sequence[TypedCall[[str], None]]) -> Task:
     return send_digest.task([call.apply(lambda text: text) for call in calls])
 
 
-@app.task("report:build", result_ttl=timedelta(days=1), timeout=600, executor="process")
-def build_report(year: int) -> dict[str, int]:
+@app.task(
+    "report:build",
+    result_ttl=timedelta(days=1),
+    timeout=600,
+    executor="process",
+    middleware=[log_duration],
+)
+def build_report(year: Year) -> dict[str, int]:
     """Count something for a long time, in a process that is killed when its time is over."""
     counts: dict[str, int] = {}
     for month in range(1, 13):
         if context().cancelled:
+            context().log.warning("the report is broken off: %s", context().cancelled.reason)
             break
         counts[f"{year}-{month:02}"] = month * 1_000
         context().progress(month, 12, note=f"month {month}")

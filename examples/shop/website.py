@@ -6,12 +6,19 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Header, HTTPException
-from pydantic import BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, Field
 
-from pyasynq import RedisError, Secret, TaskFailedError, TaskNotFoundError, WaitTimeoutError
+from pyasynq import (
+    RedisError,
+    Secret,
+    TaskFailedError,
+    TaskNotFoundError,
+    TaskStateError,
+    WaitTimeoutError,
+)
 from shop.application import app, customer
-from shop.models import ByCard, ByInvoice, Line, Money
-from shop.tasks import build_report, confirm
+from shop.models import ByCard, ByInvoice, Line, Money, Year
+from shop.tasks import build_report, confirm, send_parcel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -62,15 +69,28 @@ async def order(posted: OrderIn, x_customer: Annotated[str, Header()] = "none") 
     return {"task": handle.id, "total": str(total)}
 
 
+@site.put("/orders/{order_id}/parcel")
+async def move_parcel(order_id: int, at: AwareDatetime | None = None) -> dict[str, str]:
+    """Send a parcel at another time, or now."""
+    handle = send_parcel.handle(f"parcel-{order_id}")
+    try:
+        await (handle.run_now() if at is None else handle.reschedule(at))
+    except TaskNotFoundError as error:
+        raise HTTPException(404, "there is no such parcel") from error
+    except TaskStateError as error:
+        raise HTTPException(409, "the parcel is on its way") from error
+    return {"parcel": "now" if at is None else at.isoformat()}
+
+
 @site.post("/reports/{year}", status_code=202)
-async def start_report(year: int) -> dict[str, str]:
+async def start_report(year: Year) -> dict[str, str]:
     """Have a report built."""
     handle = await build_report.enqueue(year)
     return {"task": handle.id}
 
 
 @site.post("/reports", status_code=202)
-async def start_reports(years: list[int]) -> dict[str, int]:
+async def start_reports(years: list[Year]) -> dict[str, int]:
     """Have the reports of several years built."""
     results = await build_report.enqueue_many(build_report.task(year) for year in years)
     return {"enqueued": len(results)}

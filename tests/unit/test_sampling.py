@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.sampling import file_share, left_out, sample_size
+from tests.sampling import _draw_from_files, file_share, left_out, sample_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,3 +68,28 @@ def test_a_run_for_the_mutants_takes_all_cases_that_differ_by_script(
     if recording:
         monkeypatch.setenv("RECORD_SCRIPTS_TO", "folder")
     assert size == sample_size(pytest.mark.sample(2, by_script=by_script).mark, 9)
+
+
+class Item:
+    """A test as pytest collects it."""
+
+    def __init__(self, nodeid: str, *marks: str) -> None:
+        self.nodeid = nodeid
+        self.marks = set(marks)
+
+    def get_closest_marker(self, name: str) -> str | None:
+        """Return the mark of this name."""
+        return name if name in self.marks else None
+
+    def add_marker(self, name: str) -> None:
+        """Add a mark."""
+        self.marks.add(name)
+
+
+def test_a_test_for_every_run_is_not_drawn_from() -> None:
+    """It runs whatever the seed, and takes no place of another test."""
+    tests = [Item(f"tests/end_to_end/test_x.py::test_{number}") for number in range(9)]
+    kept = Item("tests/end_to_end/test_x.py::test_kept", "every_run")
+    _draw_from_files(cast("Any", [*tests, kept]))
+    assert {"every_run"} == kept.marks
+    assert 3 == sum("left_out" not in one.marks for one in tests)
