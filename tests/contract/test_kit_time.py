@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from pyasynq import PeriodicTaskManager, Queue, Scheduler, ServerConfig, Task, TypedCall
+from pyasynq import PeriodicTaskManager, Queue, Scheduler, ServerConfig, Task, TypedCall, WorkerConfig
 from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.leases import RecoverTask, list_expired, recover
 from pyasynq._redis.driver import BlockingDriver
@@ -466,6 +466,62 @@ def test_a_server_configuration_counts() -> None:
 
     assert [MONDAY, after(seconds=7)] == [attempt.at for attempt in report]
     assert {"default": 1} == report.left
+
+
+def test_the_worker_settings_of_the_app_count() -> None:
+    """They are those of `pyasynq worker`: retry delay, failures, sizes of groups, and queues."""
+    asked, sizes = [], []
+
+    def is_failure(error: BaseException) -> bool:
+        asked.append(type(error))
+        return False
+
+    def join(group: str, tasks: Sequence[Task]) -> Task:
+        sizes.append((group, len(tasks)))
+        return Task("whole")
+
+    worker = WorkerConfig(
+        retry_delay=7, is_failure=is_failure, group_aggregator=join, group_max_size=2, queues={"low": 1}
+    )
+    app = make_app(worker=worker)
+
+    @app.task("failing", queue="low", max_retry=1)
+    def failing() -> None:
+        raise OSError
+
+    @app.task("whole", queue="elsewhere")
+    def whole() -> None: ...
+
+    with sound_kit(app, start=MONDAY) as kit:
+        failing.enqueue_sync()
+        failed = kit.advance_sync(seconds=20, raises=False)
+        kit.inspector.delete_all("low", TaskState.RETRY)
+        for _ in range(2):
+            app.enqueue_sync("part", queue="low", group="g")
+        whole.enqueue_sync()
+        joined = kit.drain_sync()
+
+    assert [MONDAY, after(seconds=7), after(seconds=14)] == [attempt.at for attempt in failed]
+    assert [OSError] * 3 == asked
+    assert [("g", 2)] == sizes
+    assert ["whole"] == [attempt.type for attempt in joined]
+    assert {"elsewhere": 1} == joined.left
+
+
+def test_one_task_is_performed_under_settings_that_name_other_queues() -> None:
+    """`publish_events` may name only queues that the worker serves."""
+    app = make_app(worker=WorkerConfig(publish_events={"mail": True}))
+
+    @app.task("mail", queue="mail")
+    def mail() -> str:
+        return "sent"
+
+    @app.task("other")
+    def other() -> str:
+        return "done"
+
+    with sound_kit(app) as kit:
+        assert ["sent", "done"] == [kit.perform_sync(one).result for one in (mail, other)]
 
 
 @pytest.mark.parametrize(

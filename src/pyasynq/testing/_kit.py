@@ -29,7 +29,6 @@ from pyasynq.errors import (
     WaitTimeoutError,
 )
 from pyasynq.events import Events
-from pyasynq.options import DEFAULT_QUEUE
 from pyasynq.task import TaskState
 from pyasynq.testing._assertions import Assertions
 from pyasynq.testing._database import database
@@ -199,8 +198,8 @@ class KitBase:
     def _server_config(self) -> ServerConfig:
         config = self._config
         if config is None:
-            queues = {DEFAULT_QUEUE: 1} if self._app is None else self._app.default_queues()
-            config = ServerConfig(queues=queues)
+            app = self._app
+            config = ServerConfig() if app is None else app._complete(app.worker)  # noqa: SLF001 - as above
         # In burst mode, the worker watches no queue; the kit has no service for wake-ups. Remaining tasks
         # stay pending.
         return replace(
@@ -505,7 +504,14 @@ class Kit(KitBase, Assertions):
         sender: App | Client = self.client if self._app is None else self._app
         info = await sender.enqueue(make_immediate(task))
         put_in_front(self._driver, info.queue, info.id)
-        config = replace(self._server_config, queues={info.queue: 1}, concurrency=1, max_tasks=1)
+        config = self._server_config
+        config = replace(
+            config,
+            queues={info.queue: 1},
+            publish_events=config.event_stream_length(info.queue) or False,
+            concurrency=1,
+            max_tasks=1,
+        )
         recorder = self._recorder()
         async with self._working(recorder, threads, config, raises=raises) as worker:
             await worker.assemble()
@@ -545,7 +551,7 @@ def use(
 
     Args:
         handler: the `App`; or a `Mux` or a function that takes each `Task`, for code that uses `kit.client`.
-        config: configuration of the worker; by default as for `pyasynq worker`.
+        config: configuration of the worker; by default that of `App(worker=...)`.
         concurrency: number of tasks that run at the same time; with 1, in the order of enqueueing (FIFO).
         start: virtual time at the start of the block, not in the past; by default now.
         url: URL of an empty Redis database, where no embedded server is available; the kit flushes it.
