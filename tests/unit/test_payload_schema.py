@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import jsonschema
 import pydantic
 import pytest
 
-from pyasynq import App, Secret
+from pyasynq import App, ConfigurationError, Secret
 from pyasynq._payload.compiler import Compiler
 from pyasynq._payload.converter import Mismatch
 from pyasynq._payload.schema import Definitions, secret_paths
@@ -156,6 +157,21 @@ def test_a_secret_travels_as_its_value(annotation: Any, value: Any, text: str) -
     converter = Compiler().compile(annotation)
     assert text == to_bytes(converter.encode(value)).decode()
     assert value == converter.decode(from_bytes(text.encode()))
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [Secret[str], Secret, Secret[int] | None, list[Secret[str]], dict[str, Card], Awaitable[Branch]],
+    ids=str,
+)
+def test_a_result_holds_no_secret(annotation: Any) -> None:
+    """Tools show results, and know nothing of the secrets in them: the declaration is refused."""
+
+    async def log_in(password: Secret[str]) -> Any: ...
+
+    log_in.__annotations__["return"] = annotation
+    with pytest.raises(ConfigurationError, match=r"return annotation: .*; return an id that leads to the secret"):
+        App().task("log-in")(log_in)
 
 
 @pytest.mark.parametrize("value", ["hunter2", Secret(b"hunter2"), 5])

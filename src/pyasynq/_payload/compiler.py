@@ -74,10 +74,12 @@ class Compiler:
 
     Args:
         codecs: converters of types that the app has given codecs.
+        with_secrets: whether the values may contain a `Secret`.
     """
 
-    def __init__(self, codecs: Mapping[type, Converter] = NO_CODECS) -> None:
+    def __init__(self, codecs: Mapping[type, Converter] = NO_CODECS, *, with_secrets: bool = True) -> None:
         self._codecs = codecs
+        self._with_secrets = with_secrets
         self._records: dict[Any, Converter] = {}
 
     def compile(self, annotation: Any) -> Converter:
@@ -104,6 +106,10 @@ class Compiler:
         if origin is typing.Literal:
             return _literal(annotation)
         if Secret in (origin, annotation):
+            if not self._with_secrets:
+                raise UnsupportedTypeError(
+                    "tools show results, so a result holds no Secret; return an id that leads to the secret"
+                )
             return secret_of(self._item(typing.get_args(annotation)))
         found = self._container(origin or annotation, typing.get_args(annotation))
         if found is None and isinstance(origin or annotation, type):

@@ -28,7 +28,7 @@ class ResultCodec:
     the annotation of the awaited value counts.
 
     Raises:
-        ConfigurationError: for a return type that JSON cannot carry.
+        ConfigurationError: for a return type that JSON cannot carry, or that contains a `Secret`.
     """
 
     __slots__ = ("_converter", "_owner")
@@ -36,7 +36,8 @@ class ResultCodec:
     def __init__(self, annotation: Any, *, owner: str, codecs: Mapping[type, Converter] = NO_CODECS) -> None:
         self._owner = owner
         try:
-            self._converter = Compiler(codecs).compile(_without_control(_find_awaited_type(annotation)))
+            compiler = Compiler(codecs, with_secrets=False)
+            self._converter = compiler.compile(_without_control(_find_awaited_type(annotation)))
         except UnsupportedTypeError as error:
             raise ConfigurationError(
                 f"{owner}, return annotation: {error}; write None if there is no result to keep"
