@@ -60,7 +60,8 @@ def depends(provider: Callable[..., Any], *, per: Life = "attempt") -> Any:
 
     Args:
         provider: a function, a coroutine function, a generator with one `yield`, or a function that returns
-            a context manager. Its parameters are dependencies too, or annotated as `TaskContext`.
+            a context manager, as its annotation says (`AbstractContextManager`), or one of contextlib.
+            Its parameters are dependencies too, or annotated as `TaskContext`.
         per: `"attempt"` to make it for each attempt, and to close it at the attempt's end. `"worker"` to make
             it once in each worker process, at its first use, and to close it when the worker ends.
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    closing,
+    nullcontext,
+)
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
@@ -113,6 +121,114 @@ def test_a_handler_gets_its_dependencies_besides_the_payload(plain: bool) -> Non
     assert [*expected[0], *expected[1]] == seen
     attempt = ["begin on connection", "run", "commit"]
     assert ["open", *attempt, *attempt, "close"] == log
+
+
+class Transaction:
+    """A context manager whose class does not come from the standard library."""
+
+    def __enter__(self) -> str:
+        log.append("enter")
+        return "entered"
+
+    def __exit__(self, *error: object) -> None:
+        log.append(f"exit {[type(one).__name__ for one in error[1:2]]}")
+
+    def close(self) -> None:
+        """Close it, as a connection."""
+        log.append("close")
+
+
+def open_annotated() -> AbstractContextManager[str]:
+    """Return a context manager of any class, as the annotation says."""
+    return Transaction()
+
+
+class SlowTransaction(Transaction):
+    """A context manager for coroutines."""
+
+    async def __aenter__(self) -> str:
+        return self.__enter__()
+
+    async def __aexit__(self, *error: object) -> None:
+        self.__exit__(*error)
+
+
+def open_slowly() -> AbstractAsyncContextManager[str]:
+    """Return a context manager for coroutines."""
+    return SlowTransaction()
+
+
+def open_by_text() -> Iterator[str]:
+    """Return a context manager that only type checkers import."""
+    return Transaction()  # type: ignore[return-value]
+
+
+open_by_text.__annotations__["return"] = "contextlib.AbstractContextManager[str]"
+
+
+@pytest.mark.parametrize("provider", [open_annotated, open_slowly, open_by_text, partial(open_annotated)])
+def test_a_context_manager_that_a_function_is_annotated_to_return_is_entered(provider: Any) -> None:
+    """It sees the error of the handler, and is left with the attempt."""
+    app = make_app()
+
+    @app.task("t", max_retry=0)
+    def act(value: Any = depends(provider)) -> None:
+        log.append(value)
+        raise ValueError
+
+    with sound_kit(app) as kit:
+        act.enqueue_sync()
+        kit.drain_sync(raises=False)
+    assert ["enter", "entered", "exit ['ValueError']"] == log
+
+
+@pytest.mark.parametrize("per", ["attempt", "worker"])
+def test_a_context_manager_of_contextlib_is_entered(per: Any) -> None:
+    """Also by a direct call; one that has to be awaited for it is refused there."""
+    app = make_app()
+
+    @app.task("t")
+    def act(value: Any = depends(lambda: closing(Transaction()), per=per)) -> str:
+        return type(value).__name__
+
+    @app.task("null")
+    def read(value: int = depends(lambda: nullcontext(5))) -> int:
+        return value
+
+    with sound_kit(app) as kit:
+        assert ["Transaction", 5] == [kit.perform_sync(act).result, kit.perform_sync(read).result]
+    assert ["close"] == log
+    assert ["Transaction", 5] == [act(), read()]
+    assert ["close", "close"] == log
+
+
+@run_async
+async def test_a_coroutine_function_hands_out_the_context_manager_that_it_returns() -> None:
+    """So do its types: the caller has awaited it."""
+    app = make_app()
+
+    async def wait_for_one() -> closing[Transaction]:
+        return closing(Transaction())
+
+    @app.task("t")
+    async def act(value: closing[Transaction] = depends(wait_for_one)) -> str:
+        return type(value).__name__
+
+    assert "closing" == await act()
+
+
+def test_an_exit_stack_is_handed_out_as_it_is() -> None:
+    """Entering gives the stack itself, and leaving would close what others share."""
+    app, stack = make_app(), ExitStack()
+
+    @app.task("t")
+    def act(value: ExitStack = depends(lambda: stack)) -> bool:
+        return value is stack
+
+    with stack:
+        stack.callback(log.append, "closed")
+        assert act()
+        assert [] == log
 
 
 def test_an_error_of_the_handler_reaches_the_provider() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
@@ -295,6 +295,19 @@ async def begin(connection: Address = depends(connect, per="worker")) -> AsyncGe
 
 async def load_name() -> str:
     return "a"
+
+
+def open_address() -> AbstractContextManager[Address]:
+    return nullcontext(Address("a"))
+
+
+async def load_closing() -> nullcontext[Address]:
+    return nullcontext(Address("a"))
+
+
+assert_type(depends(open_address), Address)
+assert_type(depends(lambda: nullcontext(1)), int)
+assert_type(depends(load_closing), nullcontext[Address])
 
 
 @app.task("depending")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import typing
 from contextlib import (
     AbstractAsyncContextManager,
+    AbstractContextManager,
     AsyncExitStack,
     ExitStack,
     asynccontextmanager,
     contextmanager,
 )
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._call_shape import describe_function
 from pyasynq.context import TaskContext, context
@@ -21,6 +23,12 @@ from pyasynq.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
+_CONTEXT_MANAGERS: Final = (AbstractContextManager, AbstractAsyncContextManager)
+_CONTEXT_MANAGER_NAMES: Final = frozenset(
+    {"AbstractContextManager", "AbstractAsyncContextManager", "ContextManager", "AsyncContextManager"}
+)
+"""Names of these types, for annotations that are text and that only type checkers can resolve."""
+
 
 class _Provider(NamedTuple):
     """An inspected provider function.
@@ -29,8 +37,9 @@ class _Provider(NamedTuple):
         function: the provider; it returns the value, an awaitable of it, or a context manager.
         needs: the dependencies among its parameters, by name.
         context: names of the parameters that take the `TaskContext`.
-        is_entered: whether it is a generator, or a context manager made of one, which is entered and left.
-            Other values are passed on unchanged: a pool may be a context manager too, and is shared.
+        is_entered: whether it is a generator, or is annotated to return a context manager, which is entered
+            and left. Other values are passed on unchanged, except those that `_is_of_contextlib` names:
+            a pool may be a context manager too, and is shared.
     """
 
     function: Callable[..., Any]
@@ -74,11 +83,12 @@ def _check(dependency: Dependency, path: tuple[Callable[..., Any], ...]) -> None
 def _inspect(function: Callable[..., Any]) -> _Provider:
     """Inspect the parameters of a provider function."""
     try:
-        parameters = inspect.signature(function).parameters
+        signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(
             f"the parameters of the provider {describe_function(function)} cannot be read: {error}"
         ) from None
+    parameters = signature.parameters
     needs = {name: one.default for name, one in parameters.items() if isinstance(one.default, Dependency)}
     of_context = tuple(name for name, one in parameters.items() if _takes_context(one))
     for name, one in parameters.items():
@@ -93,8 +103,26 @@ def _inspect(function: Callable[..., Any]) -> _Provider:
     elif inspect.isgeneratorfunction(function):
         function = contextmanager(function)
     plain = inspect.unwrap(function)
-    is_entered = inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain)
+    is_generator = inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain)
+    is_entered = is_generator or (
+        _is_context_manager(signature.return_annotation) and not inspect.iscoroutinefunction(plain)
+    )
     return _Provider(function, needs, of_context, is_entered)
+
+
+def _is_context_manager(annotation: Any) -> bool:
+    """Return whether a return annotation is `AbstractContextManager` or its asynchronous counterpart."""
+    if isinstance(annotation, str):
+        return annotation.partition("[")[0].rpartition(".")[2] in _CONTEXT_MANAGER_NAMES
+    return (typing.get_origin(annotation) or annotation) in _CONTEXT_MANAGERS
+
+
+def _is_of_contextlib(value: object) -> bool:
+    """Return whether a value is an unentered context manager of contextlib, such as `closing`.
+
+    An exit stack is not: entering gives the stack itself, which may be shared.
+    """
+    return type(value).__module__ == "contextlib" and not isinstance(value, ExitStack | AsyncExitStack)
 
 
 def _takes_context(parameter: inspect.Parameter) -> bool:
@@ -199,9 +227,12 @@ class Providers:
         arguments = {name: await self._get(one, stack, made) for name, one in provider.needs.items()}
         arguments |= {name: context() for name in provider.context}
         value = provider.function(**arguments)
-        if inspect.isawaitable(value):
+        is_entered = provider.is_entered or _is_of_contextlib(value)
+        # An object may be both, as the requests of some HTTP clients are: entering it includes the wait.
+        is_ready = is_entered and isinstance(value, AbstractAsyncContextManager)
+        if inspect.isawaitable(value) and not is_ready:
             value = await value
-        if not provider.is_entered:
+        if not is_entered:
             return value
         if isinstance(value, AbstractAsyncContextManager):
             return await stack.enter_async_context(value)
@@ -214,15 +245,16 @@ class Providers:
             arguments = {name: self._get_now(one, stack, made) for name, one in provider.needs.items()}
             arguments |= {name: context() for name in provider.context}
             value = provider.function(**arguments)
-            is_async = provider.is_entered and isinstance(value, AbstractAsyncContextManager)
-            if inspect.isawaitable(value) or is_async:
+            is_entered = provider.is_entered or _is_of_contextlib(value)
+            is_async = is_entered and not isinstance(value, AbstractContextManager)
+            if is_async or (inspect.isawaitable(value) and not is_entered):
                 if inspect.iscoroutine(value):
                     value.close()
                 raise ConfigurationError(
                     f"the provider {describe_function(function)} has to be awaited: give the argument, "
                     "or run the task with a test kit"
                 )
-            made[function] = stack.enter_context(value) if provider.is_entered else value
+            made[function] = stack.enter_context(value) if is_entered else value
         return made[function]
 
     def _read(self, function: Callable[..., Any]) -> _Provider:
