@@ -380,3 +380,169 @@ def test_a_type_has_one_codec() -> None:
         app.type_codec(Money, encode=str, decode=parse)
     with pytest.raises(ConfigurationError, match="give a class"):
         app.type_codec("Money", encode=str, decode=parse)  # type: ignore[arg-type]
+
+
+# Subclasses.
+
+
+@dataclass
+class Address:
+    city: str
+
+
+@dataclass
+class HomeAddress(Address):
+    def title(self) -> str:
+        """Add behaviour alone."""
+        return f"home in {self.city}"
+
+
+@dataclass
+class FarAddress(Address):
+    country: str = "?"
+
+
+@attrs.define
+class Crate:
+    size: int
+
+
+@attrs.define
+class SmallCrate(Crate): ...
+
+
+@attrs.define
+class LabelledCrate(Crate):
+    label: str = "?"
+
+
+class Shape(msgspec.Struct):
+    name: str
+
+
+class RoundShape(Shape): ...
+
+
+class LargeShape(Shape):
+    size: int = 1
+
+
+class Pet(pydantic.BaseModel):
+    name: str
+
+
+class LoudPet(Pet): ...
+
+
+class OldPet(Pet):
+    age: int = 9
+
+
+@pydantic.dataclasses.dataclass
+class Plant:
+    name: str
+
+
+@pydantic.dataclasses.dataclass
+class Tree(Plant): ...
+
+
+@pydantic.dataclasses.dataclass
+class TallTree(Plant):
+    height: int = 9
+
+
+class Pairs(NamedTuple):
+    left: int
+
+
+class NamedPairs(Pairs):
+    def title(self) -> str:
+        """Add behaviour alone."""
+        return str(self.left)
+
+
+@pytest.mark.parametrize("annotation", ["{}", "{} | None", "list[{}]"])
+@pytest.mark.parametrize(
+    ("base", "value", "text"),
+    [
+        (Address, HomeAddress("Rome"), '{"city":"Rome"}'),
+        (Crate, SmallCrate(3), '{"size":3}'),
+        (Shape, RoundShape("a"), '{"name":"a"}'),
+        (Pet, LoudPet(name="Rex"), '{"name":"Rex"}'),
+        (Plant, Tree(name="oak"), '{"name":"oak"}'),
+        (Pairs, NamedPairs(1), '{"left":1}'),
+    ],
+)
+def test_a_subclass_without_fields_of_its_own_travels_as_its_base(
+    annotation: str, base: Any, value: Any, text: str
+) -> None:
+    """It arrives as the class that is annotated, as subclasses of `str` and `int` do."""
+    converter = Compiler().compile({"{}": base, "{} | None": base | None, "list[{}]": list[base]}[annotation])
+    is_list = annotation == "list[{}]"
+    encoded = to_bytes(converter.encode([value] if is_list else value)).decode()
+    assert (f"[{text}]" if is_list else text) == encoded
+    decoded = converter.decode(from_bytes(encoded.encode()))
+    assert base is type(decoded[0] if is_list else decoded)
+
+
+@pytest.mark.parametrize(
+    ("base", "value", "field"),
+    [
+        (Address, FarAddress("Rome", "IT"), "country"),
+        (Crate, LabelledCrate(3, "x"), "label"),
+        (Shape, LargeShape("a"), "size"),
+        (Pet, OldPet(name="Rex"), "age"),
+        (Plant, TallTree(name="oak"), "height"),
+    ],
+)
+def test_a_subclass_with_fields_of_its_own_is_refused_with_a_remedy(
+    base: Any, value: Any, field: str
+) -> None:
+    """These fields would be lost. The remedy is also told where the base is optional."""
+    remedy = f"whose field '{field}' would be lost; .*union with a tag, or .* app.type_codec"
+    for annotation in (base, base | None):
+        with pytest.raises(Mismatch, match=f"expected {base.__name__}, got {type(value).__name__}, {remedy}"):
+            Compiler().compile(annotation).encode(value)
+    with pytest.raises(Mismatch, match=f"expected {base.__name__}, got int$"):
+        Compiler().compile(base).encode(1)
+
+
+@dataclass
+class Animal:
+    kind: Literal["animal"] = "animal"
+
+
+@dataclass
+class Bird(Animal):
+    kind: Literal["bird"] = "bird"  # type: ignore[assignment]
+
+
+@dataclass
+class Duck(Bird): ...
+
+
+@pytest.mark.parametrize("value", [Bird(), Duck()])
+def test_a_member_of_a_union_is_chosen_by_its_nearest_base(value: Any) -> None:
+    """Its exact class, or the first of its bases; not the first member that would take it."""
+    converter = Compiler().compile(Animal | Bird)
+    encoded = converter.encode(value)
+    assert {"kind": "bird"} == encoded
+    assert Bird() == converter.decode(encoded)
+
+
+class Numbered(pydantic.BaseModel):
+    _seen: int = pydantic.PrivateAttr(0)
+    name: str
+
+
+class Counted(Numbered): ...
+
+
+def test_a_subclass_of_a_model_is_compared_after_a_round_trip() -> None:
+    """As the model itself: values that are not fields would be lost."""
+    value = Counted(name="a")
+    assert {"name": "a"} == Compiler().compile(Numbered).encode(value)
+    value._seen = 5
+    with pytest.raises(Mismatch, match="values that are not fields would be lost"):
+        Compiler().compile(Numbered).encode(value)

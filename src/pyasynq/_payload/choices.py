@@ -36,6 +36,7 @@ def union_of(members: Sequence[Converter]) -> Converter:
     decoders = _decoders_by_kind(members)
     name = " | ".join(member.name for member in members)
     plain = frozenset[type]().union(*(member.plain for member in members))
+    by_base = {base: member for member in members for base in member.bases}
 
     def encode(value: Any) -> Json:
         # Exact types come first: True is an int for isinstance(), and 1 a float for the type checkers.
@@ -45,6 +46,9 @@ def union_of(members: Sequence[Converter]) -> Converter:
         for member in members:
             if member.accepts(value):
                 return member.encode(value)
+        for base in type(value).__mro__:
+            if base in by_base:
+                return by_base[base].encode(value)
         return refuse_value(name, value)
 
     def decode(value: Json) -> Any:
@@ -60,6 +64,7 @@ def union_of(members: Sequence[Converter]) -> Converter:
         plain=plain,
         reads=frozenset[type]().union(*(member.reads for member in members)),
         kept=frozenset[type]().union(*(member.kept for member in members)),
+        bases=frozenset(by_base),
         tags=_join_tags(members),
         describe=lambda definitions: {"anyOf": [member.describe(definitions) for member in members]},
     )

@@ -69,6 +69,8 @@ class Converter:
     """Further JSON kinds that `decode` accepts, although `encode` never writes them."""
     kept: frozenset[type] = frozenset()
     """JSON kinds, besides `plain`, that `decode` returns unchanged and unchecked."""
+    bases: frozenset[type] = frozenset()
+    """Classes whose subclasses `encode` takes too; a union uses them if no member has the exact type."""
     tags: Mapping[str, frozenset[Any]] = field(default_factory=dict)
     """Discriminator fields of a tagged union: names in the JSON object, each with its possible values."""
     describe: Describe = lambda _definitions: {}
@@ -90,6 +92,21 @@ def refuse_value(expected: str, value: object) -> NoReturn:
     if type(value) is float and not math.isfinite(value):
         raise Mismatch(f"expected {expected}; JSON has no infinity and no NaN")
     raise Mismatch(f"expected {expected}, got {type(value).__name__}")
+
+
+def check_subclass(base: type, name: str, value: object, fields: Callable[[type], Iterable[str]]) -> None:
+    """Raise `Mismatch` unless the value's class is a subclass of `base` without fields of its own.
+
+    Such a value arrives as an instance of `base`; fields of its own would be lost.
+    """
+    if not isinstance(value, base):
+        refuse_value(name, value)
+    own = sorted({*fields(type(value))}.difference(fields(base)))
+    if own:
+        raise Mismatch(
+            f"expected {name}, got {type(value).__name__}, whose field {own[0]!r} would be lost; annotate a "
+            f"union with a tag, or register a codec of {base.__name__} with app.type_codec"
+        )
 
 
 def refuse_json(expected: str, value: Json) -> NoReturn:

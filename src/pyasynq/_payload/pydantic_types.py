@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._payload.containers import UNDECLARED
-from pyasynq._payload.converter import Converter, Json, Mismatch, refuse_value
+from pyasynq._payload.converter import Converter, Json, Mismatch, check_subclass
 from pyasynq._payload.records import find_tags
 
 if TYPE_CHECKING:
@@ -92,14 +92,14 @@ def pydantic_type(kind: Any) -> Converter:
 
     def encode(value: Any) -> Json:
         if not accepts(value):
-            refuse_value(name, value)
+            check_subclass(kind, name, value, _list_fields)
         try:
             dumped = adapter().dump_python(value, mode="json", by_alias=True, round_trip=True, warnings=False)
         except Exception as error:  # noqa: BLE001 - serializers are the user's
             raise Mismatch(f"{name} cannot be written as JSON: {type(error).__name__}") from None
         encoded = UNDECLARED.encode(dumped)
         again = decode(encoded)
-        if again != value:
+        if not _is_same(value, again):
             raise Mismatch(f"{name} would not come back as it was{_find_changed(value, again)}")
         return encoded
 
@@ -112,7 +112,19 @@ def pydantic_type(kind: Any) -> Converter:
 
     # A field with an alias has another name in JSON.
     tags = find_tags({name: one.annotation for name, one in _list_fields(kind).items() if not one.alias})
-    return Converter(name, _OBJECT, accepts, encode, decode, tags=tags, describe=describe)
+    bases = frozenset({kind})
+    return Converter(name, _OBJECT, accepts, encode, decode, bases=bases, tags=tags, describe=describe)
+
+
+def _is_same(before: Any, after: Any) -> bool:
+    """Return whether a round trip changed nothing; an instance of a subclass comes back as its base."""
+    if type(before) is type(after):
+        return bool(before == after)
+    hidden = "__pydantic_extra__", "__pydantic_private__"
+    return all(
+        getattr(before, name, None) == getattr(after, name, None)
+        for name in (*_list_fields(type(after)), *hidden)
+    )
 
 
 def is_pydantic_field(kind: Any) -> bool:

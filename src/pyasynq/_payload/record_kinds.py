@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import typing
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyasynq._payload.choices import literal_of
@@ -48,8 +49,16 @@ def _class_of(annotation: Any) -> Any:
 
 
 def _is_exactly(kind: Any) -> Callable[[object], bool]:
-    # Not a subclass, whose additional fields would be lost silently.
+    # A subclass is checked for fields of its own, which would be lost, and a union prefers exact members.
     return lambda value: type(value) is kind
+
+
+def _list_dataclass_fields(kind: Any) -> list[str]:
+    return [one.name for one in dataclasses.fields(kind)]
+
+
+def _list_attrs_fields(kind: Any) -> list[str]:
+    return [one.name for one in kind.__attrs_attrs__]
 
 
 def build_dataclass(
@@ -57,7 +66,9 @@ def build_dataclass(
 ) -> Converter:
     """Return the converter of a dataclass. Fields that `__init__` does not take are left out."""
     kind, hints = _class_of(annotation), read_hints(annotation)
-    record = RecordType(annotation, name, getattr, kind, _is_exactly(kind), find_tags(hints))
+    record = RecordType(
+        annotation, name, getattr, kind, _is_exactly(kind), _list_dataclass_fields, find_tags(hints)
+    )
     remember(converter := record.converter())
     for field, hint in hints.items():
         if isinstance(hint, dataclasses.InitVar):
@@ -79,7 +90,9 @@ def build_named_tuple(
 ) -> Converter:
     """Return the converter of a named tuple: an object, so that a field can be added later."""
     kind, hints = _class_of(annotation), read_hints(annotation)
-    record = RecordType(annotation, name, getattr, kind, _is_exactly(kind), find_tags(hints))
+    record = RecordType(
+        annotation, name, getattr, kind, _is_exactly(kind), attrgetter("_fields"), find_tags(hints)
+    )
     remember(converter := record.converter())
     record.fill(
         RecordField(
@@ -111,7 +124,7 @@ def build_typed_dict(
             and all(value[field] in values for field, values in tags.items() if field in value)
         )
 
-    record = RecordType(annotation, name, lambda value, field: value[field], dict, accepts, tags)
+    record = RecordType(annotation, name, lambda value, field: value[field], dict, accepts, None, tags)
     remember(converter := record.converter())
     record.fill(
         RecordField(field, compile_type(hint), required=_is_required(kind, field, hint))
@@ -143,7 +156,7 @@ def build_attrs_class(
         return getattr(value, fields[alias].name)
 
     tags = find_tags({alias: hints.get(one.name) for alias, one in fields.items()})
-    record = RecordType(annotation, name, read, kind, _is_exactly(kind), tags)
+    record = RecordType(annotation, name, read, kind, _is_exactly(kind), _list_attrs_fields, tags)
     remember(converter := record.converter())
     record.fill(
         RecordField(
@@ -174,7 +187,9 @@ def build_struct(
         return kind(**{fields[field].name: value for field, value in values.items() if field not in tag})
 
     tags = tag | find_tags({field: hints[one.name] for field, one in fields.items()})
-    record = RecordType(annotation, name, read, make, _is_exactly(kind), tags)
+    record = RecordType(
+        annotation, name, read, make, _is_exactly(kind), attrgetter("__struct_fields__"), tags
+    )
     remember(converter := record.converter())
     record.fill(RecordField(field, literal_of(list(values)), required=False) for field, values in tag.items())
     record.fill(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyasynq._payload.converter import Converter, Json, Mismatch, refuse_json, refuse_value
+from pyasynq._payload.converter import Converter, Json, Mismatch, check_subclass, refuse_json, refuse_value
 from pyasynq.errors import nearest
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class RecordType:
         read: returns the field of a value, by its name in JSON.
         make: function that makes a value from fields by their names in JSON.
         accepts: whether a Python value is of this type.
+        names: returns the names of a class's fields; None if values of subclasses are not taken.
         tags: discriminators: fields with fixed values, which tell the type from other members of a union.
         fields: fields by their names in JSON.
     """
@@ -51,6 +52,7 @@ class RecordType:
     read: Callable[[Any, str], Any]
     make: Callable[..., Any]
     accepts: Callable[[object], bool]
+    names: Callable[[type], Iterable[str]] | None
     tags: Mapping[str, frozenset[Any]] = field(default_factory=dict)
     fields: dict[str, RecordField] = field(default_factory=dict)
 
@@ -62,9 +64,15 @@ class RecordType:
             self.accepts,
             self.encode,
             self.decode,
+            bases=frozenset() if self.names is None else frozenset({self._kind}),
             tags=self.tags,
             describe=self.describe,
         )
+
+    @property
+    def _kind(self) -> type:
+        kind: type = typing.get_origin(self.annotation) or self.annotation
+        return kind
 
     def fill(self, fields: Iterable[RecordField]) -> None:
         """Set the fields, after the converters of their types exist."""
@@ -88,7 +96,9 @@ class RecordType:
     def encode(self, value: Any) -> Json:
         """Return the object's fields as JSON."""
         if not self.accepts(value):
-            refuse_value(self.name, value)
+            if self.names is None:
+                refuse_value(self.name, value)
+            check_subclass(self._kind, self.name, value, self.names)
         encoded = {}
         for name, one in self.fields.items():
             try:
