@@ -6,7 +6,8 @@ import json
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from ipaddress import (
     IPv4Address,
     IPv4Interface,
@@ -15,6 +16,7 @@ from ipaddress import (
     IPv6Network,
     ip_interface,
 )
+from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -546,3 +548,62 @@ def test_a_subclass_of_a_model_is_compared_after_a_round_trip() -> None:
     value._seen = 5
     with pytest.raises(Mismatch, match="values that are not fields would be lost"):
         Compiler().compile(Numbered).encode(value)
+
+
+class Order(msgspec.Struct):
+    count: Annotated[int, msgspec.Meta(gt=0)]
+    code: Annotated[str, msgspec.Meta(pattern="^[A-Z]+$")] = "A"
+    lines: Annotated[list[Circle], msgspec.Meta(max_length=1)] = []
+    at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    note: Annotated[str, msgspec.Meta(description="for people")] = ""
+    price: Annotated[Decimal | None, msgspec.Meta(title="Price")] = None
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "complaint"),
+    [
+        (Order(0), '{"count":0}', "Expected `int` >= 1"),
+        (Order(1, "a"), '{"count":1,"code":"a"}', "matching regex"),
+        (
+            Order(1, lines=[Circle(1), Circle(2)]),
+            '{"count":1,"lines":[{"type":"Circle","radius":1},{"type":"Circle","radius":2}]}',
+            "length <= 1",
+        ),
+        (Order(1, at=datetime(2026, 1, 1)), '{"count":1,"at":"2026-01-01T00:00:00"}', "timezone"),  # noqa: DTZ001
+    ],
+)
+def test_constraints_of_msgspec_are_enforced(value: Order, text: str, complaint: str) -> None:
+    """At enqueue and in the worker, as msgspec itself does in its decoders alone."""
+    converter = Compiler().compile(Order)
+    with pytest.raises(Mismatch, match=complaint):
+        converter.encode(value)
+    with pytest.raises(Mismatch, match=complaint):
+        converter.decode(json.loads(text))
+
+
+def test_what_fits_the_constraints_of_msgspec_travels() -> None:
+    """Also a subclass of text, and items that msgspec does not know; a description constrains nothing."""
+
+    class Code(str):
+        __slots__ = ()
+
+    value = Order(1, Code("AB"), [Circle(1)], datetime(2026, 1, 1, tzinfo=UTC), "n", Decimal("1.5"))
+    converter = Compiler().compile(Order)
+    assert value == converter.decode(from_bytes(to_bytes(converter.encode(value))))
+    some = Compiler().compile(Annotated[list[Path], msgspec.Meta(min_length=1)] | None)
+    assert [Path("a")] == some.decode(some.encode([Path("a")]))
+
+
+def test_a_schema_has_the_constraints_of_msgspec() -> None:
+    """Forms and other languages see them."""
+    definitions = Definitions()
+    Compiler().compile(Order).describe(definitions)
+    fields = definitions.schemas["Order"]["properties"]
+    assert {"type": "integer", "exclusiveMinimum": 0} == fields["count"]
+    assert (1, "^[A-Z]+$") == (fields["lines"]["maxItems"], fields["code"]["pattern"])
+
+
+def test_a_constraint_that_msgspec_does_not_have_for_a_type_is_refused() -> None:
+    """It would be enforced nowhere."""
+    with pytest.raises(UnsupportedTypeError, match="msgspec has no such constraint for this type"):
+        Compiler().compile(Annotated[date, msgspec.Meta(gt=0)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import collections.abc
 import enum
+import sys
 import types
 import typing
 from functools import partial
@@ -92,7 +93,9 @@ class Compiler:
         converter = self._compile(bare)
         try:
             for one in reversed(constraints):
-                converter = constrained(one, converter)
+                converter = _constrain_by_meta(one, converter)
+                if has_constraints(one):
+                    converter = constrained(one, converter)
         except LossyTypeError as error:
             raise UnsupportedTypeError(f"{_describe_type(annotation)}: {error}") from None
         return converter
@@ -217,7 +220,7 @@ def _describe_record(annotation: Any) -> str:
 
 
 def _split_type(annotation: Any) -> tuple[Any, list[Any]]:
-    """Return the type inside of qualifiers and aliases, and the `Annotated` types that pydantic enforces."""
+    """Return the type inside of qualifiers and aliases, and the `Annotated` types with constraints."""
     constraints = []
     while True:
         if typing.get_origin(annotation) in _QUALIFIERS:
@@ -238,9 +241,26 @@ def _split_type(annotation: Any) -> tuple[Any, list[Any]]:
 
 def _has_constraints(annotation: Any) -> bool:
     try:
-        return has_constraints(annotation)
+        return _has_meta(annotation) or has_constraints(annotation)
     except LossyTypeError as error:
         raise UnsupportedTypeError(f"{_describe_type(annotation)}: {error}") from None
+
+
+def _has_meta(annotation: Any) -> bool:
+    if "msgspec" not in sys.modules:
+        return False
+    from pyasynq._payload.msgspec_meta import has_meta  # noqa: PLC0415 - few programs need it
+
+    return has_meta(annotation)
+
+
+def _constrain_by_meta(annotation: Any, converter: Converter) -> Converter:
+    """Return a converter that lets msgspec check the constraints of a `Meta`, if the annotation has one."""
+    if not _has_meta(annotation):
+        return converter
+    from pyasynq._payload.msgspec_meta import constrained_by_meta  # noqa: PLC0415 - as above
+
+    return constrained_by_meta(annotation, converter)
 
 
 def _literal(annotation: Any) -> Converter:

@@ -35,7 +35,7 @@ _KINDS: Final[Mapping[Any, type]] = {
     "object": dict,
 }
 """Python types of decoded JSON, by the names of JSON Schema."""
-_CHECKING_LIBRARIES: Final = frozenset({"annotated_types", "msgspec", "pydantic", "pydantic_core"})
+_CHECKING_LIBRARIES: Final = frozenset({"annotated_types", "pydantic", "pydantic_core"})
 """Modules whose objects in `Annotated` constrain values."""
 _HARMLESS: Final = frozenset({"DocInfo", "Examples", "SkipJsonSchema", "Unit", "WithJsonSchema"})
 """Annotation classes that only describe a value, without constraining it."""
@@ -46,11 +46,11 @@ _NOT_OF_PARAMETERS: Final = frozenset(
 _DESCRIPTIONS: Final = frozenset(
     {"annotation", "deprecated", "description", "examples", "json_schema_extra", "repr", "title"}
 )
-_CONSTRAINTS: Final = (
+SCHEMA_CONSTRAINTS: Final = (
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "description", "examples"),
     *("minLength", "maxLength", "pattern", "minItems", "maxItems", "minProperties", "maxProperties"),
 )
-"""Keywords of pydantic's JSON Schema that are also valid for our JSON of the same type."""
+"""Keywords of the JSON Schemas of pydantic and msgspec that are valid for our JSON of the same type, too."""
 _TEXT_WITH_VALUES: Final = frozenset({"assertion_error", "union_tag_invalid", "value_error"})
 """Kinds of pydantic's errors whose message contains the value, or comes from the user's validators."""
 
@@ -211,8 +211,7 @@ def has_constraints(annotation: Any) -> bool:
     found = [one for one in annotation.__metadata__ if _is_check(one)]
     for one in found:
         name = type(one).__name__
-        heeded_in_models = name.endswith("Serializer") or _NOT_OF_PARAMETERS & _attributes_set(one)
-        if heeded_in_models or type(one).__module__.partition(".")[0] == "msgspec":
+        if name.endswith("Serializer") or _NOT_OF_PARAMETERS & _attributes_set(one):
             raise LossyTypeError(f"nothing would heed {name} here; use a pydantic model with such a field")
     if found and "pydantic" not in sys.modules:
         raise LossyTypeError(f"nothing would enforce {type(found[0]).__name__} here without pydantic")
@@ -258,7 +257,7 @@ def constrained(annotation: Any, inner: Converter) -> Converter:
 
     def describe(definitions: Definitions) -> Schema:
         told = _adapter_schema(adapter, "{model}")
-        return inner.describe(definitions) | {name: told[name] for name in _CONSTRAINTS if name in told}
+        return inner.describe(definitions) | {name: told[name] for name in SCHEMA_CONSTRAINTS if name in told}
 
     reads = inner.reads | inner.kept
     return Converter(inner.name, inner.writes, inner.accepts, encode, decode, reads=reads, describe=describe)
