@@ -201,7 +201,8 @@ class TaskInfo:
     """Outcome of the call that returned this.
 
     For `EXISTING` and `REPLACED` this description is of the task that holds the lock, or has the id
-    (`once_for`). For `IGNORED` it is of the given task, which is not in Redis.
+    (`once_for`). For `IGNORED` it is of the given task, which is not in Redis: `state` and
+    `next_process_at` are those that it would have.
     """
 
     @property

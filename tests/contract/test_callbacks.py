@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,12 +16,14 @@ from pyasynq import (
     Cancel,
     Client,
     ConfigurationError,
+    DuplicateTaskError,
     Inspector,
     InvalidOptionError,
     Retry,
     ServerConfig,
     Snooze,
     Task,
+    TaskNotFoundError,
     UnknownOptionError,
 )
 from pyasynq._broker.outbox import StoredEnding, deliver_endings
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyasynq._redis.plan import Plan
+    from pyasynq.testing import Kit
     from tests.fix_broker import Perform
     from tests.invariants import RedisClient
 
@@ -313,6 +317,85 @@ async def test_a_task_that_is_enqueued_once_is_not_enqueued_again(redis_url: str
     assert ["enqueued", "existing", "ignored"] == words
     assert (b"1", "ignored") == (again.payload, result.status.value)
     assert [] == list(stored)
+
+
+def end_by_success(kit: Kit) -> None:
+    """Run the task."""
+    kit.drain_sync()
+
+
+def end_by_failure(kit: Kit) -> None:
+    """Run the task, which fails."""
+    kit.drain_sync(raises=False)
+
+
+def delete(kit: Kit) -> None:
+    """Delete the task."""
+    kit.inspector.delete_task("default", "a")
+
+
+def complete_and_forget(kit: Kit) -> None:
+    """Run the task, and let its retention end."""
+    kit.drain_sync()
+    kit.advance_sync(hours=2)
+
+
+@pytest.mark.parametrize("unique", [None, timedelta(hours=8)])
+@pytest.mark.parametrize(
+    ("number", "end", "status", "state"),
+    [
+        (1, end_by_success, "existing", "completed"),
+        (0, end_by_failure, "existing", "archived"),
+        (1, complete_and_forget, "ignored", None),
+        (1, delete, "ignored", None),
+    ],
+)
+def test_a_repeat_tells_what_became_of_a_task_that_is_enqueued_once(
+    number: int, end: Callable[[Kit], None], status: str, state: str | None, unique: timedelta | None
+) -> None:
+    """It describes the kept task. The handle of one that is gone names no state; nothing is enqueued.
+
+    The lock of `unique`, which has ended with the task, changes nothing about that.
+    """
+    app = make_app()
+
+    @app.task("t", max_retry=0, retention=timedelta(hours=1))
+    def divide(number: int) -> float:
+        return 1 / number
+
+    once = divide.options(task_id="a", once_for=timedelta(hours=4))
+    if unique is not None:
+        once = once.options(unique=unique)
+    with sound_kit(app) as kit:
+        assert once.enqueue_sync(number).enqueued.is_enqueued
+        end(kit)
+        again = once.enqueue_sync(number)
+        assert status == again.enqueued.enqueue_status
+        assert repr(again).endswith(f"in queue 'default', {state or 'ignored'}>")
+        if state is None:
+            with pytest.raises(TaskNotFoundError):
+                again.state()
+        else:
+            assert state == again.state() == again.enqueued.state
+        assert 0 == kit.inspector.queue_info("default").pending
+
+
+def test_a_lock_does_not_hide_a_task_that_is_enqueued_once() -> None:
+    """The id is judged first; another id of the same payload is a duplicate."""
+    app = make_app()
+
+    @app.task("t", unique=timedelta(hours=8))
+    def act() -> None: ...
+
+    with sound_kit(app) as kit:
+        once = act.options(task_id="a", once_for=timedelta(hours=4))
+        once.enqueue_sync()
+        assert "existing" == once.enqueue_sync().enqueued.enqueue_status
+        with pytest.raises(DuplicateTaskError):
+            act.options(task_id="b", once_for=timedelta(hours=4)).enqueue_sync()
+        kit.inspector.delete_task("default", "a")
+        act.enqueue_sync()
+        assert "ignored" == once.enqueue_sync().enqueued.enqueue_status
 
 
 @run_async

@@ -221,7 +221,11 @@ class _Enqueued:
 
     def __init__(self, info: TaskInfo) -> None:
         self.enqueued = info
-        """The task as it was written; `info()` returns it as it is now."""
+        """The task as it was written; `info()` returns it as it is now.
+
+        A repeat that was ignored has written nothing: its `enqueue_status` is `IGNORED`, and the description
+        is of the task that was not enqueued, with the state that it would have.
+        """
         self._enqueued_at = time.monotonic()
 
     def _why_missing(self, error: TaskNotFoundError) -> PyasynqError:
@@ -233,9 +237,9 @@ class _Enqueued:
 
     def __repr__(self) -> str:
         info = self.enqueued
-        return (
-            f"<{type(self).__name__} {info.id} of {info.type!r} in queue {info.queue!r}, {info.state.value}>"
-        )
+        is_ignored = info.enqueue_status is EnqueueStatus.IGNORED
+        state = info.enqueue_status.value if is_ignored else info.state.value
+        return f"<{type(self).__name__} {info.id} of {info.type!r} in queue {info.queue!r}, {state}>"
 
 
 class EnqueuedTask(_Enqueued, TaskHandle[_R_co]):
