@@ -24,13 +24,13 @@ from pyasynq._app.queue_rules import DeclaredQueues, QueueRules
 from pyasynq._app.registry import AppRouter, Registry, check_undeclared
 from pyasynq._app.scheduling import Scheduling
 from pyasynq._app.sending import REDIS_URL_VARIABLE
-from pyasynq._call_shape import describe_function, takes
+from pyasynq._call_shape import describe_function, name_unknown_arguments, needs_function, takes
 from pyasynq._checks import check_label, check_new_name
 from pyasynq._engine.handlers.group_routes import ALL_GROUPS
 from pyasynq._engine.handlers.middleware import check_middleware, limit_to_queues
 from pyasynq._engine.handlers.routes import HandlerRules
 from pyasynq._human_text import counted
-from pyasynq.config import GroupRule, check_queues
+from pyasynq.config import GroupRule, SchedulerConfig, check_queues
 from pyasynq.context import current_task
 from pyasynq.errors import ConfigurationError, InvalidOptionError, ServerStateError, describe_value
 from pyasynq.hooks import Hooks
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.handlers.routes import Executor
     from pyasynq._redis.clients import RedisSource
     from pyasynq.client import ClientMiddleware
-    from pyasynq.config import GroupAggregator, SchedulerConfig, ServerConfig
+    from pyasynq.config import GroupAggregator, ServerConfig
     from pyasynq.control import Control
     from pyasynq.hooks import AttemptHook, WorkerHook
     from pyasynq.limits import Queue
@@ -424,6 +424,7 @@ class App(Scheduling, Generic[_State_co]):
 
     # Hooks.
 
+    @needs_function
     def on_error(self, hook: _Hook) -> _Hook:
         """Register a hook for failed attempts: `async def hook(end: AttemptEnd)`, or a plain function.
 
@@ -435,22 +436,27 @@ class App(Scheduling, Generic[_State_co]):
         """
         return self._add_hook("error", hook, 1)
 
+    @needs_function
     def on_retry(self, hook: _Hook) -> _Hook:
         """Register a hook that is called when an attempt has failed and the task is tried again."""
         return self._add_hook("retry", hook, 1)
 
+    @needs_function
     def on_archived(self, hook: _Hook) -> _Hook:
         """Register a hook that is called when a task has failed for good and was archived."""
         return self._add_hook("archived", hook, 1)
 
+    @needs_function
     def on_success(self, hook: _Hook) -> _Hook:
         """Register a hook that is called when a task has succeeded."""
         return self._add_hook("success", hook, 1)
 
+    @needs_function
     def on_worker_start(self, hook: _WorkerHook) -> _WorkerHook:
         """Register `async def hook()`, or a plain function, to call in each worker before its first task."""
         return self._add_hook("start", hook, 0)
 
+    @needs_function
     def on_worker_stop(self, hook: _WorkerHook) -> _WorkerHook:
         """Register a hook that is called in each worker process after its last task."""
         return self._add_hook("stop", hook, 0)
@@ -619,3 +625,14 @@ class App(Scheduling, Generic[_State_co]):
         known = self._url is not None or self._destination is not None
         address = self.address if known else f"${REDIS_URL_VARIABLE}"
         return f"<App at {address} with {counted(len(self._registry.tasks), 'task')}>"
+
+
+def _find_setting(name: str) -> str:
+    """Return what to write for a setting of workers or schedulers that an app was given; "" for others."""
+    for option, kind in (("worker", WorkerConfig), ("scheduler_config", SchedulerConfig)):
+        if name in kind.__dataclass_fields__:
+            return f"write {option}={kind.__name__}({name}=...)"
+    return ""
+
+
+name_unknown_arguments(App, _find_setting)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
+from pyasynq._call_shape import name_unknown_arguments
 from pyasynq._checks import check_name, is_whole, parse_positive_seconds, parse_seconds, parse_whole_number
 from pyasynq._queue_texts import read_weights, show_queues
 from pyasynq._settings import (
@@ -97,6 +98,7 @@ def _read_events(name: str, text: str) -> object:
     return Switch().read(name, text) if number in {None, 0, 1} else number
 
 
+@name_unknown_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRule:
     """Rule for when to aggregate groups of certain names. A field that is None takes the server's setting.
@@ -118,6 +120,7 @@ class GroupRule:
             _group_size("max_size", self.max_size)
 
 
+@name_unknown_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
     """Settings of a server. Durations are `timedelta` or seconds.
@@ -332,6 +335,7 @@ class ServerConfig:
         return queue if isinstance(queue, Queue) else Queue(priority=queue)
 
 
+@name_unknown_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerConfig:
     """Settings of a scheduler. Durations are `timedelta` or seconds.

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from pyasynq._call_shape import name_unknown_arguments
 from pyasynq._checks import check_switch, check_whole, is_whole, parse_positive_seconds
 from pyasynq.errors import InvalidOptionError
 
@@ -73,6 +74,7 @@ class QueueLimits:
 UNLIMITED: Final = QueueLimits()
 
 
+@name_unknown_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
     """Settings of a server for one queue: `ServerConfig(queues={"deliver": Queue(max_run=1)})`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
+from pyasynq._call_shape import name_unknown_arguments
 from pyasynq._queue_texts import read_weights, show_queues
 from pyasynq._settings import Checked, Seconds, Size, Switch, Text, Whole, WordChoice, setting, settings_of
 from pyasynq.config import QUEUE_VALUES, ServerConfig, check_queues
@@ -21,6 +22,7 @@ def _check_own_queues(_name: str, value: object) -> None:
         check_queues(value)
 
 
+@name_unknown_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig(ServerConfig):
     """Settings of `pyasynq worker`, for `App(..., worker=WorkerConfig(...))`. Durations as in `ServerConfig`.

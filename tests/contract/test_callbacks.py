@@ -350,10 +350,10 @@ def complete_and_forget(kit: Kit) -> None:
         (1, delete, "ignored", None),
     ],
 )
-def test_a_repeat_tells_what_became_of_a_task_that_is_enqueued_once(
+def test_a_repeat_describes_the_task_that_was_enqueued_once(
     number: int, end: Callable[[Kit], None], status: str, state: str | None, unique: timedelta | None
 ) -> None:
-    """It describes the kept task. The handle of one that is gone names no state; nothing is enqueued.
+    """If that task is gone, the handle of the repeat names no state; nothing is enqueued.
 
     The lock of `unique`, which has ended with the task, changes nothing about that.
     """

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import tomllib
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
-from pyasynq import App, ArgumentsError, ConfigurationError, InvalidOptionError, depends
+from pyasynq import (
+    App,
+    ArgumentsError,
+    ConfigurationError,
+    InvalidOptionError,
+    Queue,
+    ServerConfig,
+    UnknownOptionError,
+    WorkerConfig,
+    depends,
+)
 from pyasynq.cli.worker_settings import read_file
+from pyasynq.config import GroupRule, SchedulerConfig
 from pyasynq.testing import use
 
 
@@ -89,3 +103,53 @@ def test_a_wrong_line_of_a_file_names_the_remedy(text: str, remedy: str) -> None
     with pytest.raises(click.UsageError) as raised:
         read_file(Path("worker.toml"), tomllib.loads(text))
     assert remedy in raised.value.message
+
+
+class Shop(App):
+    """An app with a constructor of its own."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+
+
+@pytest.mark.parametrize(
+    ("build", "name", "message"),
+    [
+        (Queue, "concurrency", "Queue has no option 'concurrency'; did you mean 'max_run'?"),
+        (Queue, "weight", "Queue has no option 'weight'; did you mean 'priority'?"),
+        (Queue, "xyz", "Queue has no option 'xyz'; the options are burst, max_run, ordered, "),
+        (WorkerConfig, "proceses", "WorkerConfig has no option 'proceses'; did you mean 'processes'?"),
+        (ServerConfig, "concurency", "ServerConfig has no option 'concurency'; did you mean 'concurrency'?"),
+        (ServerConfig, "xyz", "ServerConfig has no option 'xyz'; help(ServerConfig) lists them"),
+        (partial(replace, WorkerConfig()), "lgging", "WorkerConfig has no option 'lgging'; did you mean "),
+        (SchedulerConfig, "zone", "SchedulerConfig has no option 'zone'; the options are "),
+        (GroupRule, "max_sise", "GroupRule has no option 'max_sise'; did you mean 'max_size'?"),
+        (App, "concurrency", "App has no option 'concurrency'; write worker=WorkerConfig(concurrency=...)"),
+        (App, "location", "App has no option 'location'; write scheduler_config=SchedulerConfig(location"),
+        (Shop, "lifespam", "App has no option 'lifespam'; did you mean "),
+        (App().task, "concurrency", "there is no option 'concurrency'; did you mean 'max_run'?"),
+    ],
+)
+def test_a_misspelt_argument_is_suggested(build: Any, name: str, message: str) -> None:
+    """Also the names of other libraries, and settings that another object takes."""
+    with pytest.raises(UnknownOptionError) as raised:
+        build(**{name: 3})
+    assert str(raised.value).startswith(message)
+
+
+def test_another_wrong_call_of_a_constructor_keeps_its_error() -> None:
+    """Python's own says what is wrong, and so does the error of a value."""
+    with pytest.raises(TypeError, match="positional argument"):
+        App("redis://a", "redis://b")  # type: ignore[call-arg]
+    with pytest.raises(InvalidOptionError, match="max_run=0"):
+        Queue(max_run=0)
+    assert "max_run" in inspect.signature(Queue).parameters
+
+
+@pytest.mark.parametrize(
+    "name", ["on_error", "on_retry", "on_archived", "on_success", "on_worker_start", "on_worker_stop"]
+)
+def test_a_hook_is_declared_without_parentheses(name: str) -> None:
+    """`@app.on_error()` calls the method without a hook."""
+    with pytest.raises(ConfigurationError, match=rf"write @app\.{name} above the hook, without parentheses"):
+        getattr(App(), name)()

@@ -40,7 +40,8 @@ def constrained_by_meta(annotation: Any, inner: Converter) -> Converter:
     """
     msgspec = sys.modules["msgspec"]
     metadata = [one for one in annotation.__metadata__ if isinstance(one, msgspec.Meta)]
-    checked = typing.Annotated[(_without_items(typing.get_args(annotation)[0]), *metadata)]
+    annotated: Any = typing.Annotated
+    checked = annotated[(_without_items(typing.get_args(annotation)[0]), *metadata)]
     try:
         msgspec.json.Decoder(checked)
     except TypeError:
@@ -55,7 +56,7 @@ def constrained_by_meta(annotation: Any, inner: Converter) -> Converter:
 
     def encode(value: Any) -> Json:
         encoded = inner.encode(value)
-        # What the handler gets is checked: msgspec refuses subclasses of `str` and `int`.
+        # Check the decoded value, as the handler gets it: msgspec refuses subclasses of `str` and `int`.
         check(inner.decode(encoded))
         return encoded
 

@@ -29,9 +29,11 @@ class InvalidOptionError(ConfigurationError):
         self.remedy = remedy
 
 
-# Names of our options in Celery, RQ, arq, Dramatiq, taskiq and Huey; none resembles ours in spelling.
+# Names of our options in Celery, RQ, arq, Dramatiq, taskiq and Huey, in our own files, and of similar
+# settings; none resembles the option in spelling.
 _OPTIONS_ELSEWHERE = {
     "at_time": "process_at",
+    "concurrency": "max_run",
     "countdown": "process_in",
     "defer_by": "process_in",
     "defer_until": "process_at",
@@ -47,7 +49,10 @@ _OPTIONS_ELSEWHERE = {
     "retries": "max_retry",
     "soft_time_limit": "timeout",
     "time_limit": "timeout",
+    "weight": "priority",
 }
+_MOST_LISTED = 30
+"""Number of options up to which an error lists them."""
 
 
 class UnknownOptionError(ConfigurationError, TypeError):
@@ -57,12 +62,17 @@ class UnknownOptionError(ConfigurationError, TypeError):
         option: the given name.
     """
 
-    def __init__(self, option: str, known: "Iterable[str]") -> None:
+    def __init__(self, option: str, known: "Iterable[str]", *, owner: str = "", remedy: str = "") -> None:
         known = sorted(known)
         meant = _OPTIONS_ELSEWHERE.get(option.strip("_"))
         hint = f"; did you mean {meant!r}?" if meant in known else nearest(option, known)
+        if remedy:
+            hint = f"; {remedy}"
+        elif not hint and owner and len(known) > _MOST_LISTED:
+            hint = f"; help({owner}) lists them"
         hint = hint or f"; the options are {', '.join(known)}"
-        super().__init__(f"there is no option {option!r}{hint}")
+        unknown = f"{owner} has no option {option!r}" if owner else f"there is no option {option!r}"
+        super().__init__(f"{unknown}{hint}")
         self.option = option
 
 
