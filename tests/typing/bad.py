@@ -156,4 +156,12 @@ async def wrong_calls() -> None:
 def makes_nothing(group: str, tasks: list[Task]) -> None: ...
 
 
+pyasynq.Queue(concurrency=3)  # E: misspelt argument
+pyasynq.Queue(max_run="3")  # E: text for a number
+pyasynq.WorkerConfig(proceses=2)  # E: misspelt argument
+pyasynq.ServerConfig(concurrency="3")  # E: text for a number
+App(lifespam=None)  # E: misspelt argument
+App(timeout="5")  # E: text for a duration
+app.on_error()  # E: a hook is missing
+
 print(pyasynq.Cilent)  # E: there is no such name, though names are imported when they are first used
