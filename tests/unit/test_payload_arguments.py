@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import typing
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -225,3 +226,16 @@ def test_a_result_that_does_not_fit_says_so() -> None:
         ResultCodec(date, owner="task 'mail'").decode(b'"x"')
     with pytest.raises(ConfigurationError, match="task 'mail', return annotation: JSON cannot carry complex"):
         ResultCodec(complex, owner="task 'mail'")
+
+
+def test_the_page_shows_the_error_of_an_unsupported_type_as_it_is() -> None:
+    """Word for word, with all remedies."""
+
+    class User: ...
+
+    def deliver(user: User) -> None: ...
+
+    with pytest.raises(ConfigurationError) as raised:
+        ArgumentsCodec(deliver, {"user": User}, owner="task 'email:deliver'")
+    page = (Path(__file__).parents[2] / "docs" / "payloads.md").read_text(encoding="utf-8")
+    assert str(raised.value) in page.replace("\n", " ")
