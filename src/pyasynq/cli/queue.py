@@ -57,7 +57,7 @@ async def list_queues_command(session: Session, pattern: str | None) -> None:
     """List all queues, or those whose names contain a text."""
 
     async def gather() -> list[Record]:
-        infos, declared = await read_queues(session.operator)
+        infos, declared = await read_queues_and_limits(session.operator)
         tell_unreadable(infos)
         return [
             describe_listed_queue(info, declared) for info in infos if not pattern or pattern in info.queue
@@ -66,7 +66,7 @@ async def list_queues_command(session: Session, pattern: str | None) -> None:
     await session.show(LISTED_QUEUES, gather)
 
 
-async def read_queues(operator: Operator) -> tuple[QueueInfos, dict[str, int]]:
+async def read_queues_and_limits(operator: Operator) -> tuple[QueueInfos, dict[str, int]]:
     """Return the counts of all queues, and how many tasks of each its servers let run at once."""
     import asyncio  # noqa: PLC0415 - help needs no event loop
 

@@ -16,7 +16,7 @@ from pyasynq._visible_text import visible
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.printer import format_pairs
-from pyasynq.cli.queue import read_queues, tell_unreadable
+from pyasynq.cli.queue import read_queues_and_limits, tell_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +81,7 @@ async def stats(session: Session, shape: str, days: int, *, history: bool) -> in
         redis = {name: visible(value) for name, value in (await operator.redis_info()).items()}
         printer.value(asynq_shape(infos, redis, datetime.now(UTC)))
         return tell_unreadable(infos)
-    infos, declared = await read_queues(operator)
+    infos, declared = await read_queues_and_limits(operator)
     if printer.is_for_people and session.watch is None:
         click.echo(describe_totals(infos, await operator.redis_info(), operator.address))
     is_first = True
@@ -89,7 +89,7 @@ async def stats(session: Session, shape: str, days: int, *, history: bool) -> in
     async def gather() -> list[Record]:
         nonlocal infos, declared, is_first
         if not is_first:
-            infos, declared = await read_queues(operator)
+            infos, declared = await read_queues_and_limits(operator)
         is_first = False
         return [describe_listed_queue(info, declared) for info in infos]
 
