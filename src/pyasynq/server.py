@@ -100,6 +100,10 @@ class Server:
             )
         self._target = parse_redis_url(url)
         self.config = config if config is not None else ServerConfig()
+        if not self.config.queues:
+            raise ConfigurationError(
+                "a WorkerConfig without queues takes those of an app: use app.server(config), or name queues"
+            )
         self.events = events if events is not None else Events()
         self._clock = clock
         self._team = team

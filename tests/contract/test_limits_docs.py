@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,8 @@ async def test_the_semaphore_lets_its_limit_in_and_refuses_the_others(redis_url:
     source = SEMAPHORE.replace("redis://localhost:6379/0", redis_url)
     defined = await run(source, app=app)
     semaphore = defined["semaphore"]
-    async with serving(redis_url, app, config) as running:
+    queues = app.default_queues()
+    async with serving(redis_url, app, replace(config, queues=queues)) as running:
         for page in range(8):
             await running.client.enqueue(defined["render"].task(page), task_id=str(page))
         events = [await running.finished(str(page)) for page in range(8)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from pyasynq import App, Client, Mux, Server, sync
+from pyasynq import App, Client, Mux, Server, WorkerConfig, sync
 from pyasynq._call_shape import takes
 from pyasynq.cli import main
 from pyasynq.errors import ConfigurationError
@@ -158,3 +158,9 @@ def test_python_m_pyasynq_is_the_command() -> None:
 def test_frequent_options_have_short_names(option: str) -> None:
     """The help shows both. (D38)"""
     assert option in CliRunner().invoke(main, ["worker", "--help"]).output
+
+
+def test_a_server_without_queues_is_refused() -> None:
+    """A `WorkerConfig` may name no queues, but only an app has others for it."""
+    with pytest.raises(ConfigurationError, match=r"use app\.server\(config\), or name queues"):
+        Server(URL, WorkerConfig())
