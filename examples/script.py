@@ -5,7 +5,7 @@ Run it:   pip install 'pyasynq[embedded]' && python script.py
 
 from __future__ import annotations
 
-from pyasynq import App, ServerConfig
+from pyasynq import App, WorkerConfig
 
 app = App("embedded://./script-data")
 
@@ -21,4 +21,4 @@ async def count_words(text: str) -> int:
 if __name__ == "__main__":
     results = count_words.enqueue_many_sync({"text": "word " * number} for number in range(1, 4))
     print(f"{sum(map(bool, results))} tasks enqueued")
-    raise SystemExit(app.run_worker(ServerConfig(burst=True)))
+    raise SystemExit(app.run_worker(WorkerConfig(burst=True)))

@@ -29,8 +29,16 @@ from pyasynq._checks import check_label, check_new_name
 from pyasynq._engine.handlers.group_routes import ALL_GROUPS
 from pyasynq._engine.handlers.middleware import check_middleware, limit_to_queues
 from pyasynq._engine.handlers.routes import HandlerRules
-from pyasynq._human_text import counted
-from pyasynq.config import GroupRule, SchedulerConfig, check_queues
+from pyasynq._human_text import counted, some
+from pyasynq.config import (
+    DefaultQueues,
+    GroupRule,
+    ResolvedQueues,
+    SchedulerConfig,
+    ServerConfig,
+    check_queues,
+    check_server_config,
+)
 from pyasynq.context import current_task
 from pyasynq.errors import ConfigurationError, InvalidOptionError, ServerStateError, describe_value
 from pyasynq.hooks import Hooks
@@ -58,7 +66,7 @@ if TYPE_CHECKING:
     from pyasynq._engine.handlers.routes import Executor
     from pyasynq._redis.clients import RedisSource
     from pyasynq.client import ClientMiddleware
-    from pyasynq.config import GroupAggregator, ServerConfig
+    from pyasynq.config import GroupAggregator
     from pyasynq.control import Control
     from pyasynq.hooks import AttemptHook, WorkerHook
     from pyasynq.limits import Queue
@@ -83,6 +91,7 @@ _Hook = TypeVar("_Hook", bound="AttemptHook")
 _WorkerHook = TypeVar("_WorkerHook", bound="WorkerHook")
 
 _log = logging.getLogger("pyasynq")
+_SHOWN_QUEUES: Final = 20
 _NO_STATE: Final = object()
 """Sentinel for the state of an app whose lifespan is not entered in this process."""
 
@@ -392,10 +401,22 @@ class App(Scheduling, Generic[_State_co]):
 
     def _complete(self, config: ServerConfig) -> ServerConfig:
         """Return a worker's settings with the queues that it serves, and their declared limits."""
-        if not isinstance(config, WorkerConfig):
+        check_server_config(config)
+        if isinstance(config.queues, ResolvedQueues):
             return config
-        queues = self._queues.limited(config.queues) if config.queues else self.default_queues()
+        is_given = config.queues and not isinstance(config.queues, DefaultQueues)
+        queues = self._queues.limited(config.queues) if is_given else self.default_queues()
         return replace(config, queues=queues)
+
+    def _warn_of_unserved_queues(self, config: ServerConfig, remedy: str) -> None:
+        """Log a warning if tasks of the app go to queues that a worker with these settings does not serve."""
+        unserved = [name for name in self.queues if name not in config.queues]
+        if unserved:
+            _log.warning(
+                "tasks of this app go to queues that this worker does not serve: %s; add them to %s",
+                some(unserved, _SHOWN_QUEUES),
+                remedy,
+            )
 
     def use(self, middleware: _M, *, queues: Iterable[str] | None = None) -> _M:
         """Add `async def m(task, call_next)` around every handler, inside the middleware added before.
@@ -528,14 +549,15 @@ class App(Scheduling, Generic[_State_co]):
         Pass the app to its `run` or `start`. The app's connections are closed with the server.
 
         Args:
-            config: settings; by default those of `App(worker=...)`. A `WorkerConfig` without queues
-                serves what `default_queues` says. Settings of processes, probes and logs are for
-                `pyasynq worker` alone.
+            config: settings; by default those of `App(worker=...)`. Without queues the server serves what
+                `default_queues` says; with queues it keeps the limits that the app declares for them.
+                Settings of processes, probes and logs are for `pyasynq worker` alone.
             with_scheduler: whether to run a scheduler as well, from before the first task until after the
                 last; by default what the settings say.
 
         Raises:
             ConfigurationError: without a Redis URL, or raised by `load`.
+            InvalidOptionError: for a `config` that is not one.
         """
         from pyasynq.server import Server  # noqa: PLC0415 - programs that only enqueue start faster
 
@@ -565,7 +587,8 @@ class App(Scheduling, Generic[_State_co]):
         """Run a worker as the main program of this process until a stop signal; return the exit code.
 
         `raise SystemExit(app.run_worker())` runs one process. `pyasynq worker` also starts several processes,
-        answers probes, reloads, and sets up logging. A warning names the settings for that which are given.
+        answers probes, reloads, and sets up logging. Warnings name the settings for that which are given, and
+        queues of the app's tasks that this worker does not serve.
 
         Args:
             config: settings, as for `server`.
@@ -583,6 +606,7 @@ class App(Scheduling, Generic[_State_co]):
                 "a worker in a program of its own ignores %s: start it with `pyasynq worker`",
                 ", ".join(ignored),
             )
+        self._warn_of_unserved_queues(server.config, "queues")
         return server.run_forever(self, loop_factory=loop_factory)
 
     @asynccontextmanager

@@ -120,6 +120,14 @@ class GroupRule:
             _group_size("max_size", self.max_size)
 
 
+class DefaultQueues(dict[str, "int | Queue"]):
+    """Queues of a server whose settings name none; an app's server has the app's queues instead."""
+
+
+class ResolvedQueues(dict[str, "int | Queue"]):
+    """Queues with all their limits: an app adds no declared limits, because some may have been removed."""
+
+
 @name_unknown_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
@@ -160,11 +168,12 @@ class ServerConfig:
         Checked(_check_some_queues, read_weights, show_queues, "NAME=WEIGHT,...", QUEUE_VALUES),
         "Queues to serve, with the weights by which they share the slots, as in critical=6,default=3.",
         "-q",
-        make=lambda: {DEFAULT_QUEUE: 1},
+        make=lambda: DefaultQueues({DEFAULT_QUEUE: 1}),
     )
-    """Queues to serve, by name, with their weights.
+    """Queues to serve, by name, with their weights; by default `default`, or the queues of the app.
 
-    A `Queue` instead of a weight also sets limits, which hold for all workers together.
+    A `Queue` instead of a weight also sets limits, which hold for all workers together. An app's server keeps
+    the limits that the app declares, and that the `Queue` does not set.
     """
     strict_priority: bool = setting(
         False,
@@ -404,6 +413,12 @@ def _zone(name: str) -> tzinfo:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         hint = nearest(name, zoneinfo.available_timezones()) or "; write an IANA name, as in 'Europe/Berlin'"
         raise InvalidOptionError("location", name, f"there is no such time zone{hint}") from None
+
+
+def check_server_config(config: object) -> None:
+    """Raise `InvalidOptionError` unless a value is the settings of a server or of a worker."""
+    if not isinstance(config, ServerConfig):
+        raise InvalidOptionError("config", type(config), "must be a WorkerConfig or a ServerConfig")
 
 
 def check_queues(queues: object) -> dict[str, Queue]:

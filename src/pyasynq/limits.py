@@ -5,13 +5,15 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from pyasynq._call_shape import name_unknown_arguments
 from pyasynq._checks import check_switch, check_whole, is_whole, parse_positive_seconds
 from pyasynq.errors import InvalidOptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyasynq.options import Duration
 
 
@@ -121,6 +123,25 @@ class Queue:
         """The limits, with the period in seconds and the effective burst."""
         rate = check_rate(self.rate, self.period, self.burst)
         return QueueLimits(self.max_run, *rate, ordered=self.ordered or None)
+
+
+def complete_rate(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of `Queue` to override others with: a rate replaces period and burst as well."""
+    return {"period": 1.0, "burst": None, **fields} if "rate" in fields else {**fields}
+
+
+def list_own_limits(queue: Queue) -> dict[str, Any]:
+    """Return the limits that a queue sets, as arguments of `Queue`."""
+    fields: dict[str, Any] = {}
+    if queue.max_run is not None:
+        fields["max_run"] = queue.max_run
+    if queue.rate is not None:
+        fields |= {"rate": queue.rate, "period": queue.period}
+        if queue.burst is not None:
+            fields["burst"] = queue.burst
+    if queue.ordered:
+        fields["ordered"] = True
+    return fields
 
 
 def check_max_run(max_run: object) -> int | None:

@@ -30,7 +30,7 @@ from pyasynq._engine.settings import DEFAULT_ENGINE_SETTINGS
 from pyasynq._engine.supervisor.reaper import leave_process_1
 from pyasynq._exit_codes import EXIT_CLEAN, EXIT_UNFINISHED
 from pyasynq._redis.url import parse_redis_url
-from pyasynq.config import ServerConfig, check_queues
+from pyasynq.config import ServerConfig, check_queues, check_server_config
 from pyasynq.errors import ConfigurationError, ServerStateError
 from pyasynq.events import Events, ServerEnded, ServerStarting, ServerStateChanged
 from pyasynq.info import ServerAction
@@ -77,7 +77,8 @@ class Server:
 
     Raises:
         ConfigurationError: for a URL that cannot work.
-        InvalidOptionError: for a team or version that is not text, or has more than 100 characters.
+        InvalidOptionError: for a `config` that is not one, and for a team or version that is not text, or has
+            more than 100 characters.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Server:
             )
         self._target = parse_redis_url(url)
         self.config = config if config is not None else ServerConfig()
+        check_server_config(self.config)
         if not self.config.queues:
             raise ConfigurationError(
                 "a WorkerConfig without queues takes those of an app: use app.server(config), or name queues"

@@ -43,7 +43,8 @@ class WorkerConfig(ServerConfig):
     )
     """Queues to serve, by name, with their weights; by default those that the app names, and `default`.
 
-    A `Queue` instead of a weight also sets limits, which hold for all workers together.
+    A `Queue` instead of a weight also sets limits, which hold for all workers together. Limits that the app
+    declares, and that the `Queue` does not set, stay.
     """
     processes: int | None = setting(
         None,

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from pyasynq import PeriodicTaskManager, Queue, Scheduler, ServerConfig, Task, TypedCall, WorkerConfig
+from pyasynq import (
+    App,
+    PeriodicTaskManager,
+    Queue,
+    Scheduler,
+    ServerConfig,
+    Task,
+    TypedCall,
+    WorkerConfig,
+)
 from pyasynq._broker.groups import GroupLimits, check_groups
 from pyasynq._broker.leases import RecoverTask, list_expired, recover
 from pyasynq._redis.driver import BlockingDriver
@@ -522,6 +531,22 @@ def test_one_task_is_performed_under_settings_that_name_other_queues() -> None:
 
     with sound_kit(app) as kit:
         assert ["sent", "done"] == [kit.perform_sync(one).result for one in (mail, other)]
+
+
+@pytest.mark.parametrize("queues", [{}, {"queues": {"sms": 5}}, {"queues": {"sms": Queue(priority=2)}}])
+def test_a_server_configuration_keeps_the_limits_of_the_app(queues: dict[str, Any]) -> None:
+    """It serves the queues of the app, unless it names others."""
+    app = App("redis://production", queues={"sms": Queue(rate=1, period=60)})
+
+    @app.task("send", queue="sms")
+    def send() -> None: ...
+
+    with sound_kit(app, config=ServerConfig(**queues, crash_limit=1), start=MONDAY) as kit:
+        for _ in range(3):
+            send.enqueue_sync()
+        report = kit.advance_sync(minutes=2)
+
+    assert [MONDAY, after(minutes=1), after(minutes=2)] == [attempt.at for attempt in report]
 
 
 @pytest.mark.parametrize(

@@ -176,9 +176,9 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
 def test_a_look_tells_where_tasks_are_and_why_they_failed(recipes: Path, redis_url: str) -> None:
     """From a second process, with the app's own URL."""
     code = (
-        "from myapp.tasks import app; from pyasynq import ServerConfig;"
+        "from myapp.tasks import app; from pyasynq import WorkerConfig;"
         "app.enqueue_sync('type:unknown', max_retry=0);"
-        "raise SystemExit(app.run_worker(ServerConfig(burst=True)))"
+        "raise SystemExit(app.run_worker(WorkerConfig(burst=True)))"
     )
     run(recipes, "-c", code, url=redis_url)
     told = run(recipes, "-m", "myapp.look", url=redis_url)
@@ -192,7 +192,7 @@ def worked(folder: Path, recipe: str, calls: str, url: str) -> list[str]:
     program = f"""
 import asyncio
 import {recipe} as recipe
-from pyasynq import Inspector, ServerConfig
+from pyasynq import Inspector, WorkerConfig
 
 async def make_calls():
     async with recipe.app, Inspector(recipe.app.url) as inspector:
@@ -201,7 +201,7 @@ async def make_calls():
 
 for _ in range(2):
     asyncio.run(make_calls())
-    recipe.app.run_worker(ServerConfig(burst=True))
+    recipe.app.run_worker(WorkerConfig(burst=True))
 """
     (folder / "program.py").write_text(program, encoding="utf-8")
     return run(folder, "program.py", url=url).splitlines()

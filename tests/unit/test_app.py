@@ -734,6 +734,7 @@ def test_a_task_with_a_limit_has_a_queue_of_its_own() -> None:
     [
         ({"max_run": 3}, {"max_run": 5}, "max_run=3 by task 'one', and task 'two' says max_run=5"),
         ({"rate": "1/s"}, {"rate": 2}, "rate=1.0 by task 'one', and task 'two' says rate=2"),
+        ({"rate": "9/m"}, {"rate": 9}, "period=60.0 by task 'one', and task 'two' says period=1.0"),
         ({"ordered": True}, {"max_run": 2}, "an ordered queue runs one task at a time"),
     ],
 )
@@ -769,17 +770,6 @@ def test_wrong_settings_of_an_app_are_refused(settings: dict[str, Any]) -> None:
     """The error names the setting."""
     with pytest.raises(InvalidOptionError, match=next(iter(settings))):
         App(**settings)
-
-
-def test_a_configuration_without_queues_gets_those_of_the_app() -> None:
-    """Declared limits go to names that are given with a weight; a `Queue` stays as it is."""
-    app = App(queues={"mail": Queue(max_run=2)})
-    assert {"default": 1, "mail": Queue(max_run=2)} == app._complete(WorkerConfig()).queues
-    given: dict[str, int | Queue] = {"mail": 5, "other": Queue(rate=1)}
-    assert {"mail": Queue(priority=5, max_run=2), "other": Queue(rate=1)} == app._complete(
-        WorkerConfig(queues=given)
-    ).queues
-    assert {"mail": 5} == app._complete(ServerConfig(queues={"mail": 5})).queues
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyasynq._queue_texts import read_rate
 from pyasynq.errors import ConfigurationError, InvalidOptionError, describe_value
-from pyasynq.limits import Queue
+from pyasynq.limits import Queue, complete_rate, list_own_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-_RATE_FIELDS = ("rate", "period", "burst")
 
 
 class QueueRules(NamedTuple):
@@ -33,7 +32,7 @@ class QueueRules(NamedTuple):
         if isinstance(self.rate, str):
             fields |= read_rate("rate", self.rate)
         elif self.rate is not None:
-            fields["rate"] = self.rate
+            fields |= {"rate": self.rate, "period": 1.0}
         if self.ordered is not None:
             fields["ordered"] = self.ordered
         Queue(**fields)
@@ -55,7 +54,7 @@ class DeclaredQueues:
         self._owners: dict[tuple[str, str], str] = {}
         for name, one in of_app.items():
             if isinstance(one, Queue):
-                self._add(name, _get_own_limits(one), "App(queues=...)")
+                self._add(name, list_own_limits(one), "App(queues=...)")
 
     @property
     def names(self) -> Iterable[str]:
@@ -95,22 +94,20 @@ class DeclaredQueues:
         return self.limited({name: self._weights.get(name, 1) for name in names})
 
     def limited(self, queues: Mapping[str, int | Queue]) -> dict[str, int | Queue]:
-        """Return queues with weight and declared limits; a value that is a `Queue` is returned unchanged."""
-        return {
-            name: Queue(priority=one, **self._fields[name])
-            if not isinstance(one, Queue) and name in self._fields
-            else one
-            for name, one in queues.items()
-        }
+        """Return queues with weights and declared limits; limits that a `Queue` sets override these.
 
+        Raises:
+            ConfigurationError: for a limit that a declared limit excludes.
+        """
+        return {name: self._limit(name, one) if name in self._fields else one for name, one in queues.items()}
 
-def _get_own_limits(queue: Queue) -> dict[str, Any]:
-    """Return the limits of a `Queue` that differ from the defaults."""
-    fields: dict[str, Any] = {}
-    if queue.max_run is not None:
-        fields["max_run"] = queue.max_run
-    if queue.rate is not None:
-        fields |= {name: value for name in _RATE_FIELDS if (value := getattr(queue, name)) is not None}
-    if queue.ordered:
-        fields["ordered"] = True
-    return fields
+    def _limit(self, name: str, queue: int | Queue) -> Queue:
+        declared = Queue(**self._fields[name])
+        if not isinstance(queue, Queue):
+            return replace(declared, priority=queue)
+        own = complete_rate(list_own_limits(queue))
+        try:
+            return replace(declared, priority=queue.priority, **own)
+        except InvalidOptionError as error:
+            owners = sorted({self._owners[name, field] for field in self._fields[name]})
+            raise ConfigurationError(f"queue {name!r}, limited by {' and '.join(owners)}: {error}") from None

@@ -253,12 +253,7 @@ def _tell(app: App, config: WorkerConfig) -> None:
                 visible(queue),
                 weight,
             )
-    unserved = [name for name in app.queues if name not in config.queues]
-    if unserved:
-        _log.warning(
-            "tasks of this app go to queues that this worker does not serve: %s; add them to --queues",
-            some(unserved, _SHOWN_TYPES),
-        )
+    app._warn_of_unserved_queues(config, "--queues")  # noqa: SLF001 - this command runs the app
     if app.tasks:
         _log.info("task types: %s", some(sorted(app.tasks), _SHOWN_TYPES))
     else:

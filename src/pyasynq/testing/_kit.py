@@ -196,10 +196,11 @@ class KitBase:
 
     @property
     def _server_config(self) -> ServerConfig:
-        config = self._config
-        if config is None:
-            app = self._app
-            config = ServerConfig() if app is None else app._complete(app.worker)  # noqa: SLF001 - as above
+        config, app = self._config, self._app
+        if app is not None:
+            config = app._complete(app.worker if config is None else config)  # noqa: SLF001 - as above
+        elif config is None:
+            config = ServerConfig()
         # In burst mode, the worker watches no queue; the kit has no service for wake-ups. Remaining tasks
         # stay pending.
         return replace(
