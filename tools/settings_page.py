@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from pyasynq._settings import settings_of
-from pyasynq.cli.worker_settings import QUEUE_LIMITS, SETTINGS, flags_of
+from pyasynq.cli.queue_settings import QUEUE_LIMITS
+from pyasynq.cli.worker_settings import SETTINGS, flags_of
 from pyasynq.config import ServerConfig
 from pyasynq.worker_config import WorkerConfig
 
@@ -35,6 +36,8 @@ They are in order of precedence: a setting in one place overrides the same setti
 Flags and environment variables have the name of the setting:
 `max_memory` is `--max-memory` and `PYASYNQ_MAX_MEMORY`.
 The environment and the file are read when `pyasynq worker` starts, never when a module is imported.
+The URL of Redis is not a setting: `--redis` wins over `App("redis://...")`.
+`PYASYNQ_REDIS_URL` is for apps without a URL; the worker warns if the app has a different one.
 
 The file is the nearest `pyproject.toml` with a table `[tool.pyasynq]`,
 in the folder of the app's module or in a folder above it.
@@ -62,6 +65,9 @@ A wrong value ends the command, and the message begins with the source:
 ## A worker in a program of its own
 
 `app.run_worker()` and `app.server()` read neither flags nor variables nor files.
+They obey the settings of `App(worker=...)`, or those of a `WorkerConfig` or `ServerConfig` that is passed.
+Prefer a `WorkerConfig`: a `ServerConfig` is for a `Server` without an app, and has fewer settings.
+Without `queues`, both serve the queues of the app.
 They obey the settings in the tables *Tasks and queues* and *In Python alone*, and `with_scheduler`.
 The other settings of processes, probes and logs are for `pyasynq worker`.
 `run_worker` logs a warning that names the given ones, and runs one process without them.
@@ -88,9 +94,37 @@ async def send(user_id: int) -> None: ...
 `max_run`, `rate` and `ordered` of a task limit its queue.
 Without `queue` the task gets a queue of its own, whose name is the type: `report:build` here.
 Two declarations that give one queue different limits are an error.
-`--queues` replaces names and weights and keeps the declared limits;
-`--queue-max-run`, `--queue-rate` and `--queue-ordered` replace limits.
 [Limits](limits.md) explains what they mean.
+
+The highest place that gives `queues` chooses the names of the queues.
+Limits are kept: each limit of a queue comes from the highest place that gives this limit.
+So `--queues mail=3` replaces names and weights alone, and `queues={"mail": Queue(priority=3)}` of a
+`WorkerConfig` or `ServerConfig` keeps a rate that the app declares.
+
+A table in a file changes only the keys that it names:
+
+| Key | Value |
+|---|---|
+| `weight` | share of the slots; the argument of `Queue` is `priority`, which is another word for the same |
+| `max_run` | number of tasks that run at once, or `"none"` for no limit |
+| `rate` | tasks per time, as in `"50/s"` or `"100/m+10"`, or `"none"` for no limit |
+| `period`, `burst` | parts of the rate, as for `Queue`; a `rate` replaces those of lower places |
+| `ordered` | `true` or `false` |
+
+`none` also removes a limit in `--queue-max-run mail=none` and `--queue-rate mail=none`.
+For example, an app declares `"mail": Queue(rate=50)` and `"lab": Queue(max_run=1, priority=3)`:
+
+```toml
+[tool.pyasynq.queues]
+mail = { weight = 3 }
+lab = { rate = "5/s", max_run = "none" }
+```
+
+```console
+$ pyasynq worker shop:app --show-config
+...
+queues  mail=3 (rate 50/1s, burst 5), lab=3 (rate 5/1s, burst 1)  /srv/pyproject.toml: queues
+```
 """
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._checks import parse_whole_number
 from pyasynq.errors._configuration import InvalidOptionError
-from pyasynq.limits import Queue
+from pyasynq.limits import Queue, complete_rate, read_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_RATE: Final = re.compile(r"(?P<rate>[\d.]+)/(?P<period>[\d.]*)(?P<unit>[smh])(?:\+(?P<burst>\d+))?")
-_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
+NO_LIMIT: Final = "none"
+"""Text that removes a limit which another place sets."""
 
 QueueFields = dict[str, Any]
 """Arguments of `Queue` by name."""
@@ -36,7 +35,7 @@ def read_weights(option: str, text: str) -> dict[str, int]:
 
 
 def read_max_run(option: str, text: str) -> dict[str, QueueFields]:
-    """Return names of queues with their concurrency limits, for all workers together: `deliver=1`.
+    """Return names of queues with their concurrency limits, for all workers together: `deliver=1,mail=none`.
 
     Raises:
         InvalidOptionError: for an empty or repeated name, or an invalid number.
@@ -44,43 +43,29 @@ def read_max_run(option: str, text: str) -> dict[str, QueueFields]:
     found: dict[str, QueueFields] = {}
     for name, value in _parts(option, text, "deliver=1"):
         number = parse_whole_number(value or "")
-        found[name] = {"max_run": (value or "") if number is None else number}
+        limit = (value or "") if number is None else number
+        found[name] = {"max_run": None if removes_limit(value) else limit}
         _check(option, name, found[name])
     return found
 
 
 def read_rates(option: str, text: str) -> dict[str, QueueFields]:
-    """Return names of queues with rate, period and burst: `mail=50/s,sms=100/10m+5`.
+    """Return names of queues with rate, period and burst: `mail=50/s,sms=100/10m+5,bulk=none`.
 
     Raises:
         InvalidOptionError: for an empty or repeated name, or an invalid rate.
     """
     found: dict[str, QueueFields] = {}
     for name, value in _parts(option, text, "mail=50/s"):
-        found[name] = read_rate(option, value or "", shown=f"{name}={value or ''}")
+        shown = f"{name}={value or ''}"
+        found[name] = {"rate": None} if removes_limit(value) else read_rate(option, value or "", shown=shown)
         _check(option, name, found[name])
     return found
 
 
-def read_rate(option: str, text: str, *, shown: str = "") -> QueueFields:
-    """Return rate, period and burst of `50/s`, `100/10m` or `50/s+10`.
-
-    Raises:
-        InvalidOptionError: for other text; the message shows `shown` instead of `text`.
-    """
-    match = _RATE.fullmatch(text.strip())
-    remedy = "write 50/s, 100/m, 1/10s, or 50/s+10 when ten may start at once"
-    if match is None:
-        raise InvalidOptionError(option, shown or text, remedy)
-    try:
-        rate, period = float(match["rate"]), float(match["period"] or 1) * _UNIT_SECONDS[match["unit"]]
-    except ValueError:
-        raise InvalidOptionError(option, shown or text, remedy) from None
-    fields: QueueFields = {"rate": rate, "period": period}
-    if match["burst"]:
-        number = parse_whole_number(match["burst"])
-        fields["burst"] = match["burst"] if number is None else number
-    return fields
+def removes_limit(value: object) -> bool:
+    """Return whether a value is the text that removes a limit."""
+    return isinstance(value, str) and value.strip().lower() == NO_LIMIT
 
 
 def read_ordered(option: str, text: str) -> dict[str, QueueFields]:
@@ -112,7 +97,7 @@ def show_queues(queues: object) -> str:
 
 def _check(option: str, name: str, fields: Mapping[str, Any]) -> None:
     try:
-        Queue(**fields)
+        Queue(**complete_rate(fields))
     except InvalidOptionError as error:
         raise InvalidOptionError(option, name, str(error)) from None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyasynq._queue_texts import read_max_run, read_ordered, read_rate, read_rates, read_weights, show_queues
+from pyasynq._queue_texts import read_max_run, read_ordered, read_rates, read_weights, show_queues
 from pyasynq.errors import InvalidOptionError
-from pyasynq.limits import Queue
+from pyasynq.limits import Queue, read_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,34 @@ def test_limits_are_read_by_queue() -> None:
     """Each is a part of what `Queue` takes."""
     assert {"a": {"max_run": 1}, "b": {"max_run": 20}} == read_max_run("queue_max_run", "a=1,b=20")
     assert {"a": {"ordered": True}, "b": {"ordered": True}} == read_ordered("queue_ordered", "a, b")
+
+
+def test_the_text_none_removes_a_limit() -> None:
+    """The word is the one of other optional settings."""
+    assert {"a": {"max_run": None}, "b": {"max_run": 2}} == read_max_run("queue_max_run", "a=none,b=2")
+    assert {"a": {"rate": None}} == read_rates("queue_rate", "a = None")
+
+
+def test_a_queue_takes_a_rate_as_text() -> None:
+    """It is the same as its parts."""
+    assert Queue(rate=5) == Queue(rate="5/s")
+    queue = Queue(rate="100/m+10", max_run=3)
+    assert Queue(rate=100, period=60, burst=10, max_run=3) == queue == replace(queue, priority=1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "remedy"),
+    [
+        ({"rate": "5"}, "write 50/s, 100/m"),
+        ({"rate": "0/s"}, "must be a number above 0"),
+        ({"rate": "5/m", "period": 60}, "has period and burst in its text"),
+        ({"rate": "5/m", "burst": 2}, "has period and burst in its text"),
+    ],
+)
+def test_a_wrong_rate_of_a_queue_is_refused(fields: dict[str, Any], remedy: str) -> None:
+    """The error says what to write."""
+    with pytest.raises(InvalidOptionError, match=rf"^rate=.*{remedy}"):
+        Queue(**fields)
 
 
 @pytest.mark.parametrize(

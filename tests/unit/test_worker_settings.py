@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,9 @@ from click.testing import CliRunner
 from pyasynq import App, GroupRule, Queue, WorkerConfig
 from pyasynq._settings import settings_of
 from pyasynq.cli import main
+from pyasynq.cli.queue_settings import QUEUE_LIMITS
 from pyasynq.cli.worker import worker
 from pyasynq.cli.worker_settings import (
-    QUEUE_LIMITS,
     SETTINGS,
     find_file,
     find_misspelt_variables,
@@ -223,12 +224,28 @@ def test_a_file_gives_numbers_switches_texts_and_tables(tmp_path: Path) -> None:
         ("error_handler = 'print'", "it is a function: set it in Python"),
         ("queue_rate = 'a=1/s'", "write it in the table of queues"),
         ("[queues.mail]\nrat = 5", "has no 'rat'; did you mean 'rate'"),
-        ("[queues.mail]\nrate = '5'", "write 50/s, 100/m"),
-        ("[queues.mail]\nmax_run = 0", "max_run: must be"),
-        ("[groups.a]\nmax_size = -1", "max_size: must be a whole number of at least 0"),
+        ("[queues.mail]\nrate = '5'", "queues.mail.rate='5': write 50/s, 100/m"),
+        ("[queues.mail]\nmax_run = 0", "queues.mail.max_run=0: must be"),
+        ("[queues.mail]\nmax_run = '3'", "queues.mail.max_run='3': must be a whole number"),
+        ("[queues.mail]\nweight = 0", "queues.mail.weight=0: must be a whole number of at least 1"),
+        ("[queues.mail]\nordered = true\nmax_run = 2", "queues.mail.max_run=2: an ordered queue runs"),
+        ("[queues.mail]\nrate = 'none'\nburst = 2", "queues.mail.burst=2: give a rate with it"),
+        ("queues.q1 = '5'", "queues.q1='5': write a number without quotation marks, as in mail = 3, or a "),
+        (
+            "queues.q1 = 0",
+            "queues.q1=0: write a whole number of at least 1, as in mail = 3, or a table",
+        ),
+        ("queues = ['q1', 'default']", "write a table of weights, as in queues = { mail = 3, default = 1 }"),
+        ("queues = {}", "write a table of weights"),
+        ("[groups.a]\nmax_size = -1", "groups.a.max_size=-1: must be a whole number of at least 0"),
         ("groups = 5", "must map names of groups to GroupRules"),
         ("retry_delay = true", "must be a duration"),
-        ("concurrency = ", "Invalid value"),
+        ("concurrency = ", "is not valid TOML: Invalid value (at the end, line 1)"),
+        ("a = 1\nb = yes", "is not valid TOML: Invalid value (at line 2, column 5)"),
+        (
+            "a = 1\n[queues",
+            "']' at the end of a table declaration (at the end, line 2)",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_name(tmp_path: Path, content: str, message: str) -> None:
@@ -278,6 +295,82 @@ def test_queues_of_the_app_have_its_weights_and_all_declared_limits() -> None:
     resolved = resolve(flags, app=app)
     assert {"one": Queue(priority=5, max_run=2), "bulk": Queue(rate=1)} == resolved.config.queues
     assert "--queues, --queue-max-run, --queue-rate" == resolved.sources["queues"]
+
+
+DECLARED = {
+    "sms": Queue(rate=5, period=60, burst=2),
+    "lab": Queue(max_run=1, priority=3),
+    "ledger": Queue(ordered=True),
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "queues"),
+    [
+        ("sms = { weight = 3 }", {"sms": Queue(priority=3, rate=5, period=60, burst=2)}),
+        ("sms = 3", {"sms": Queue(priority=3, rate=5, period=60, burst=2)}),
+        ("sms = { burst = 1 }", {"sms": Queue(rate=5, period=60, burst=1)}),
+        ("sms = { rate = '9/s' }", {"sms": Queue(rate=9)}),
+        ("sms = { rate = 9 }", {"sms": Queue(rate=9)}),
+        ("sms = { rate = 'none', weight = 2 }", {"sms": 2}),
+        ("lab = { rate = '5/s' }", {"lab": Queue(priority=3, max_run=1, rate=5)}),
+        ("lab = { max_run = 'none' }", {"lab": 3}),
+        ("lab = { max_run = 4 }", {"lab": Queue(priority=3, max_run=4)}),
+        ("ledger = { ordered = false, max_run = 3 }", {"ledger": Queue(max_run=3)}),
+        ("other = { max_run = 2 }", {"other": Queue(max_run=2)}),
+        ("other = {}", {"other": 1}),
+    ],
+)
+@pytest.mark.parametrize("place", ["queues", "worker"])
+def test_a_table_of_a_queue_changes_only_what_it_names(
+    content: str, queues: dict[str, int | Queue], place: str
+) -> None:
+    """Other limits, and the weight, are those of the app; the server has the same."""
+    app = App(
+        "redis://localhost:1",
+        queues=DECLARED if place == "queues" else {},
+        worker=WorkerConfig(queues=DECLARED if place == "worker" else {}),
+    )
+    layer = read_file("F", tomllib.loads(f"[queues]\n{content}"))  # type: ignore[arg-type] # it is only shown
+    resolved = resolve(layer, app=app)
+    assert (queues, "F: queues") == (resolved.config.queues, resolved.sources["queues"])
+    assert queues == app.server(replace(resolved.config, burst=True)).config.queues
+
+
+def test_limits_of_each_place_stay_unless_a_higher_one_sets_them() -> None:
+    """`--queues` replaces names and weights alone."""
+    app = App(queues=DECLARED)
+    file = read_file("F", {"queues": {"sms": {"max_run": 9}, "lab": {"rate": "1/s"}}})  # type: ignore[arg-type]
+    variables = read_environment({"PYASYNQ_QUEUE_MAX_RUN": "sms=8,lab=none"})
+    flags = read_flags(typed_of("-q", "sms=2,lab,default", "--queue-max-run", "sms=7"))
+    resolved = resolve(flags, variables, file, app=app)
+    assert {
+        "sms": Queue(priority=2, rate=5, period=60, burst=2, max_run=7),
+        "lab": Queue(rate=1),
+        "default": 1,
+    } == resolved.config.queues
+    assert "--queues, F: queues, PYASYNQ_QUEUE_MAX_RUN, --queue-max-run" == resolved.sources["queues"]
+    names = read_flags(typed_of("-q", "default"))
+    assert ({"default": 1}, "--queues") == (
+        resolve(names, file, app=app).config.queues,
+        resolve(names, file, app=app).sources["queues"],
+    )
+
+
+def test_a_limit_that_a_lower_place_excludes_names_its_source() -> None:
+    """A higher place may still remove it."""
+    app = App(queues=DECLARED)
+    file = read_file("F", {"queues": {"ledger": {"max_run": 3}, "lab": {"burst": 5}}})  # type: ignore[arg-type]
+    with pytest.raises(
+        click.UsageError, match=r"^F: queues: queue 'ledger': max_run=3: an ordered queue runs"
+    ):
+        resolve(file, app=app)
+    flags = read_flags(typed_of("--queue-max-run", "ledger=none"))
+    with pytest.raises(click.UsageError, match=r"^F: queues: queue 'lab': burst=5: give a rate with it"):
+        resolve(flags, file, app=app)
+    flags |= read_flags(typed_of("--queue-rate", "lab=1/s+2"))
+    lab = Queue(priority=3, max_run=1, rate=1, burst=2)
+    assert {"ledger": Queue(ordered=True), "lab": lab} == resolve(flags, file, app=app).config.queues
 
 
 def test_a_limit_of_a_queue_that_is_not_served_is_refused() -> None:
@@ -437,6 +530,7 @@ def test_a_setting_describes_its_values(name: str, values: str) -> None:
 def test_the_page_of_settings_is_for_readers_without_the_source() -> None:
     """It has the values of each setting, and no name that only the code knows."""
     rows = [line.split(" | ") for line in build_page().splitlines() if line.startswith("| `")]
+    rows = [row for row in rows if len(row) == 5]  # not those of the table about a queue
     assert [*SETTINGS] == sorted((row[0].strip("| `") for row in rows), key=[*SETTINGS].index)
     for name, _, values, default, _ in rows:
         assert values.strip(), name

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyasynq._queue_texts import read_rate
 from pyasynq.errors import ConfigurationError, InvalidOptionError, describe_value
-from pyasynq.limits import Queue, complete_rate, list_own_limits
+from pyasynq.limits import Queue, complete_rate, list_own_limits, read_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from pyasynq._queue_texts import read_max_run, read_ordered, read_rates
-from pyasynq._settings import Checked, Setting, settings_of
+from pyasynq._settings import Setting, settings_of
 from pyasynq._visible_text import visible
+from pyasynq.cli.queue_settings import QUEUE_LIMITS, Given, resolve_queues, take_queues
 from pyasynq.config import GroupRule
 from pyasynq.errors import ConfigurationError, InvalidOptionError, nearest
-from pyasynq.limits import Queue
 from pyasynq.worker_config import WorkerConfig
 
 if TYPE_CHECKING:
@@ -29,43 +28,16 @@ _Command = TypeVar("_Command", bound="Callable[..., Any]")
 _PREFIX: Final = "PYASYNQ_"
 _TABLE: Final = "[tool.pyasynq]"
 _LONGEST_SHOWN: Final = 60
+_GROUP_KEYS: Final = tuple(one.name for one in fields(GroupRule))
 _ALIKE: Final = 0.85
 """Minimum similarity (0 to 1) of a misspelt variable. Less similar ones may belong to other programs."""
 
-
-def _refuse(_name: str, _value: object) -> None:
-    raise NotImplementedError  # these settings are read as text, and never checked
-
-
-QUEUE_LIMITS: Final[dict[str, Setting]] = {
-    "queue_max_run": Setting(
-        Checked(_refuse, read_max_run, metavar="NAME=NUMBER,..."),
-        "Number of tasks of a queue that run at once, in all workers together, as in deliver=1.",
-    ),
-    "queue_rate": Setting(
-        Checked(_refuse, read_rates, metavar="NAME=RATE,..."),
-        "Number of tasks of a queue that start in a time, in all workers together, as in "
-        "mail=50/s,sms=100/m; mail=50/s+10 lets ten start at once.",
-    ),
-    "queue_ordered": Setting(
-        Checked(_refuse, read_ordered, metavar="NAME,..."),
-        "Queues whose tasks run strictly one after the other, in all workers together.",
-    ),
-}
-"""Queue limits that are set by flags and environment variables; in a file they are in the table of queues."""
 
 SETTINGS: Final[dict[str, Setting]] = {
     **{one.name: described for one, described in settings_of(WorkerConfig)},
     **QUEUE_LIMITS,
 }
 """All settings by name, in the order of the reference page."""
-
-
-class Given(NamedTuple):
-    """Value of a setting that was given, and its source, such as `--concurrency` or a file."""
-
-    value: Any
-    source: str
 
 
 def flags_of(name: str) -> tuple[str, ...]:
@@ -185,7 +157,10 @@ def read_file(path: Path, table: Mapping[str, Any]) -> dict[str, Given]:
         try:
             found[name] = Given(_take_file_value(name, value), source)
         except InvalidOptionError as error:
-            raise click.UsageError(_explain_wrong_value(source, value, error)) from None
+            is_inside = error.option.startswith(f"{name}.")  # a key of a table
+            place = f"{path}: {error.option}" if is_inside else source
+            wrong = error.value if is_inside else value
+            raise click.UsageError(_explain_wrong_value(place, wrong, error)) from None
     return found
 
 
@@ -204,39 +179,26 @@ def _hint(name: str) -> str:
 
 
 def _take_file_value(name: str, value: Any) -> Any:
-    if name == "queues" and isinstance(value, dict):
-        value = {queue: _queue_of(queue, one) for queue, one in value.items()}
-    elif name == "groups" and isinstance(value, dict):
+    if name == "queues":
+        return take_queues(value)
+    if name == "groups" and isinstance(value, dict):
         value = {group: _read_group_rule(group, one) for group, one in value.items()}
     elif name == "retry_delay" and isinstance(value, bool):
         raise InvalidOptionError(name, value, "must be a duration")
     return SETTINGS[name].take(name, value)
 
 
-def _queue_of(name: str, value: Any) -> Any:
+def _read_group_rule(name: str, value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    fields = {("priority" if key == "weight" else key): one for key, one in value.items()}
-    if isinstance(fields.get("rate"), str):
-        rates = read_rates(f"queues.{name}", f"{name}={fields.pop('rate')}")
-        fields |= rates[name]
-    return _make_from_table(Queue, f"queues.{name}", fields)
-
-
-def _read_group_rule(name: str, value: Any) -> Any:
-    return _make_from_table(GroupRule, f"groups.{name}", value) if isinstance(value, dict) else value
-
-
-def _make_from_table(kind: type[Any], name: str, fields: Mapping[str, Any]) -> Any:
+    for key in value:
+        if key not in _GROUP_KEYS:
+            hint = nearest(key, _GROUP_KEYS) or f"; there are {', '.join(_GROUP_KEYS)}"
+            raise InvalidOptionError(f"groups.{name}", key, f"has no {key!r}{hint}")
     try:
-        return kind(**fields)
-    except TypeError:
-        known = ["weight" if one == "priority" else one for one in kind.__dataclass_fields__]
-        wrong = next(one for one in fields if one not in kind.__dataclass_fields__)
-        hint = nearest(wrong, known) or f"; there are {', '.join(known)}"
-        raise InvalidOptionError(name, wrong, f"has no {wrong!r}{hint}") from None
+        return GroupRule(**value)
     except InvalidOptionError as error:
-        raise InvalidOptionError(name, error.value, f"{error.option}: {error.remedy}") from None
+        raise InvalidOptionError(f"groups.{name}.{error.option}", error.value, error.remedy) from None
 
 
 def find_file(app_folder: Path | None) -> tuple[Path, Mapping[str, Any]] | None:
@@ -260,12 +222,16 @@ def load_file(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: for a file that cannot be read.
     """
+    text = ""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        return tomllib.loads(text)
     except OSError as error:
         raise click.UsageError(f"{path} cannot be read: {visible(error.strerror or error)}") from None
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"{path}: {visible(error)}") from None
+        end = f"at the end, line {len(text.splitlines())}"
+        reason = str(error).replace("at end of document", end)
+        raise click.UsageError(f"{path} is not valid TOML: {visible(reason)}") from None
 
 
 def _explain_wrong_value(source: str, value: object, error: InvalidOptionError) -> str:
@@ -299,6 +265,8 @@ class Resolved:
 def resolve(*layers: Mapping[str, Given], app: App | None = None) -> Resolved:
     """Merge layers of settings: earlier layers override later ones, and all override the app's settings.
 
+    Limits of queues are merged by queue.
+
     Raises:
         UsageError: for conflicting settings.
     """
@@ -313,40 +281,11 @@ def resolve(*layers: Mapping[str, Given], app: App | None = None) -> Resolved:
         if getattr(base, one.name) != getattr(defaults, one.name)
     }
     sources = {one.name: "app" if one.name in is_set else "default" for one, _ in settings_of(WorkerConfig)}
-    limits = {name: given.pop(name) for name in QUEUE_LIMITS if name in given}
+    given = {name: one for name, one in given.items() if name not in {*QUEUE_LIMITS, "queues"}}
     sources |= {name: one.source for name, one in given.items()}
     try:
-        config = replace(base, **{name: one.value for name, one in given.items()})
-        if app is not None:
-            completed = app._complete(config)  # noqa: SLF001 - this command runs the app
-            assert isinstance(completed, WorkerConfig)  # noqa: S101 - as it was given
-            config = completed
-            sources["queues"] = "app" if sources["queues"] == "default" else sources["queues"]
-        if limits:
-            sources["queues"] = ", ".join([sources["queues"], *(one.source for one in limits.values())])
-            config = replace(config, queues=_apply_queue_limits(config.queues, limits))
+        queues, sources["queues"] = resolve_queues(layers, app)
+        config = replace(base, queues=queues, **{name: one.value for name, one in given.items()})
     except ConfigurationError as error:
         raise click.UsageError(str(error)) from None
     return Resolved(config, sources)
-
-
-def _apply_queue_limits(
-    queues: Mapping[str, int | Queue], limits: Mapping[str, Given]
-) -> dict[str, int | Queue]:
-    """Return queues with the limits that flags and variables give; they override the app's limits."""
-    limited = dict(queues)
-    for given in limits.values():
-        for name, fields in given.value.items():
-            if name not in limited:
-                raise click.UsageError(
-                    f"{given.source}: the queue {name!r} has a limit and is not served by this worker; "
-                    "add it to --queues"
-                )
-            one = limited[name]
-            try:
-                limited[name] = (
-                    replace(one, **fields) if isinstance(one, Queue) else Queue(priority=one, **fields)
-                )
-            except InvalidOptionError as error:
-                raise click.UsageError(f"queue {name!r}: {error}") from None
-    return limited

@@ -34,7 +34,6 @@ from pyasynq.cli.processes import (
 )
 from pyasynq.cli.reload import PARENT, end_with_parent, run_with_reload
 from pyasynq.cli.worker_settings import (
-    Given,
     Resolved,
     find_file,
     find_misspelt_variables,
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyasynq.app import App
+    from pyasynq.cli.queue_settings import Given
     from pyasynq.worker_config import WorkerConfig
 
 _EXIT_ERROR = 1

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from pyasynq._queue_texts import read_rate
 from pyasynq.errors import InvalidOptionError
-from pyasynq.limits import check_rate
+from pyasynq.limits import check_rate, read_rate
 
 LONGEST_FILL: Final = 31 * 86_400
 """Maximum seconds until an empty bucket is full again; a rate with a larger burst is refused."""

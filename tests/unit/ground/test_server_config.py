@@ -101,7 +101,7 @@ def test_a_burst_that_is_not_given_is_a_tenth_of_a_second(
         ("rate", {"rate": -1.0}),
         ("rate", {"rate": math.nan}),
         ("rate", {"rate": math.inf}),
-        ("rate", {"rate": "50/s"}),
+        ("rate", {"rate": "50 a second"}),
         ("rate", {"rate": 1_000_001}),
         ("rate", {"rate": 1e-20}),
         ("rate", {"rate": 5e-324, "period": 3_600}),

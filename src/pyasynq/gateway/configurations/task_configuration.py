@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pyasynq._checks import check_new_name, check_switch
-from pyasynq._queue_texts import read_rate
 from pyasynq._visible_text import visible
 from pyasynq.errors import InvalidOptionError, nearest
-from pyasynq.limits import Queue, QueueLimits
+from pyasynq.limits import Queue, QueueLimits, read_rate
 from pyasynq.options import resolve_options
 
 from .command_settings import COMMAND_FIELDS, CommandSettings, build_command_settings
