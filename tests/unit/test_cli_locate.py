@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyasynq.cli.locate import AppImportError, find_app, load_module
+from pyasynq.cli.locate import AppImportError, find_app, load_app, load_module
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -52,7 +52,11 @@ def test_an_app_is_found_in_the_current_folder(folder: Path) -> None:
         ("located_shop:", "names no app"),
         ("nowhere:app", r"there is no module 'nowhere': looked in the current folder, /.* Python's path"),
         ("nowhere.tasks:app", r"no module 'nowhere.tasks' \(there is no 'nowhere'\)"),
-        ("located_shop.py:app", r"no module 'located_shop.py'.*; write located_shop"),
+        ("located_shop.py:app", r"no module 'located_shop.py'.*; write located_shop$"),
+        ("./located_shop:app", r"^there is no module './located_shop': looked in .*; write located_shop$"),
+        (".located_shop:app", r"^there is no module '.located_shop': .*; write located_shop$"),
+        ("../located_shop:app", r"^there is no module '../located_shop': .* in Python's path$"),
+        ("spam:app", r"no module 'spam': .* in Python's path$"),
         (
             "located_shop:ap",
             r"was found \(.*located_shop.py\), .* no 'ap'; .*: located_shop:app; did you mean 'app'\?$",
@@ -118,9 +122,19 @@ def test_an_import_that_fails_brings_the_traceback_of_the_users_code(folder: Pat
 
 
 def test_an_error_of_ours_at_import_has_the_place_of_the_users_line(folder: Path) -> None:
-    """The line that is to be mended, not the one of ours that found it."""
+    """The line that is to be mended, not the one of ours that found it; a traceback would say no more."""
     text = "from pyasynq import App\napp = App()\napp.schedule('* * * * *', 5)\n"
     (folder / "located_wrong.py").write_text(text)
-    with pytest.raises(AppImportError, match=r"must be a Task \[located_wrong.py:3\]$") as caught:
+    with pytest.raises(ConfigurationError, match=r"^located_wrong.py:3: .*must be a Task$") as caught:
         find_app("located_wrong:app")
-    assert 1 == caught.value.user_traceback.count("File ")
+    assert not getattr(caught.value, "user_traceback", "")
+
+
+def test_a_missing_module_of_the_app_says_who_names_it(folder: Path) -> None:
+    """The user has not typed it."""
+    (folder / "located_modules.py").write_text("from pyasynq import App\napp = App(modules=['nomod'])\n")
+    (folder / "good.py").write_text("")
+    with pytest.raises(
+        ConfigurationError, match=r"^there is no module 'nomod', which App\(modules=\) names: .*path$"
+    ):
+        load_app("located_modules:app", (), None)

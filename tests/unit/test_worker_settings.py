@@ -471,6 +471,13 @@ def test_a_misspelt_variable_is_found_and_others_are_left_alone() -> None:
     assert {"PYASYNQ_CONCURENCY": "PYASYNQ_CONCURRENCY"} == find_misspelt_variables(variables)
 
 
+@pytest.mark.parametrize("name", ["REDIS_URI", "URL", "REDIS", "REDIS_ULR", "BROKER_URL"])
+def test_another_name_of_the_variable_of_the_url_is_found(name: str) -> None:
+    """Other programs have such names for it."""
+    variables = {f"PYASYNQ_{name}": "redis://localhost"}
+    assert {f"PYASYNQ_{name}": "PYASYNQ_REDIS_URL"} == find_misspelt_variables(variables)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """Without the number of the system's error."""
     path = tmp_path / "nothere.toml"

@@ -192,3 +192,69 @@ def test_the_worker_prints_the_version_as_pyasynq_does(flag: str) -> None:
     of_pyasynq = CliRunner().invoke(main, [flag])
     assert (0, of_pyasynq.output) == (of_worker.exit_code, of_worker.output)
     assert of_worker.output.startswith("pyasynq ")
+
+
+NOT_USED = "is not used: the app has a URL of its own (localhost:1, database 0); --redis overrides it"
+
+
+@pytest.mark.parametrize(
+    ("variable", "told"),
+    [
+        (
+            "redis://me:secret@there:2/3",
+            f"PYASYNQ_REDIS_URL (there:2, database 3) {NOT_USED}",
+        ),
+        (
+            "secret",
+            f"PYASYNQ_REDIS_URL {NOT_USED}",
+        ),
+        ("redis://me:secret@localhost:1", ""),
+        ("", ""),
+    ],
+)
+def test_a_variable_with_another_url_than_that_of_the_app_is_a_warning(
+    start: Starts,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    variable: str,
+    told: str,
+) -> None:
+    """The worker would take tasks from another Redis than meant. Passwords are not shown."""
+    monkeypatch.setenv("PYASYNQ_REDIS_URL", variable)
+    assert (0, f"Warning: {told}\n" if told else "") == (
+        (shown := start("--show-config")).exit_code,
+        shown.stderr,
+    )
+    assert (0, [told] if told else []) == (start().exit_code, caplog.messages)
+    caplog.clear()
+    assert (0, []) == (start("--redis", "redis://here:4").exit_code, caplog.messages)
+
+
+def test_an_app_without_a_url_takes_that_of_the_variable_silently(
+    start: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This is what the variable is for."""
+    (start.folder / "started_app.py").write_text("from pyasynq import App\napp = App()\n")
+    monkeypatch.setenv("PYASYNQ_REDIS_URL", "redis://there:2")
+    result = start("--show-config")
+    assert (0, "") == (result.exit_code, result.stderr)
+    assert "there:2" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ("@app.task('a')", "two tasks have the type 'a': started_app.one "),
+        ("@app.task('b', queue='a', max_run=2)", "queue 'a' has max_run=1 by task 'a', and task 'b' says"),
+    ],
+)
+def test_declarations_that_exclude_each_other_are_one_sentence(
+    start: Starts, second: str, message: str
+) -> None:
+    """It begins with file and line, and has no traceback."""
+    text = "from pyasynq import App\napp = App()\n@app.task('a', max_run=1)\ndef one() -> None: ...\n"
+    (start.folder / "started_app.py").write_text(f"{text}{second}\ndef two() -> None: ...\n")
+    result = start()
+    assert 1 == result.exit_code
+    [line] = result.stderr.splitlines()
+    assert line.startswith(f"Error: started_app.py:5: {message}")

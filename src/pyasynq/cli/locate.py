@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 import traceback
+from difflib import get_close_matches
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _IMPORTLIB = importlib.__file__
+_ALIKE = 0.75
+"""Minimum similarity (0 to 1) of a suggested module: names in a folder are short, and many."""
 
 
 class AppImportError(ConfigurationError):
@@ -47,8 +50,10 @@ def load_app(reference: str, modules: Iterable[str], url: str | None) -> App:
     app = find_app(reference)
     if url is not None:
         app.url = url
-    for module in (*modules, *app.modules):
+    for module in modules:
         load_module(module)
+    for module in app.modules:
+        load_module(module, named_by="App(modules=)")
     return app
 
 
@@ -115,8 +120,12 @@ def _suggest_apps(module_name: str) -> str:
     return f"as in {module_name or 'myapp.tasks'}:app"
 
 
-def load_module(name: str) -> ModuleType:
+def load_module(name: str, *, named_by: str = "") -> ModuleType:
     """Import a module; search the current folder first.
+
+    Args:
+        name: the module's full name.
+        named_by: place that names the module, for errors.
 
     Raises:
         ConfigurationError: when there is no such module, or importing it raises.
@@ -124,20 +133,29 @@ def load_module(name: str) -> ModuleType:
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    if name.startswith("."):  # a path; Python would take it for a relative import
+        raise ConfigurationError(_explain_missing_module(name, name, folder, named_by))
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ConfigurationError(_explain_missing_module(name, error.name, folder)) from None
+            raise ConfigurationError(_explain_missing_module(name, error.name, folder, named_by)) from None
         raise _import_failed(name, error) from error
     except (Exception, SystemExit) as error:
         raise _import_failed(name, error) from error
 
 
-def _explain_missing_module(name: str, missing: str, folder: str) -> str:
+def _explain_missing_module(name: str, missing: str, folder: str, named_by: str) -> str:
     found = "" if missing == name else f" (there is no {missing!r})"
+    found += f", which {named_by} names" if named_by else ""
     proper = _read_module_name(name)
-    hint = f"; write {proper}" if proper != name else nearest(name, _list_modules(folder))
+    if name.startswith(".."):
+        hint = ""  # the module is not in the folders that are searched
+    elif proper != name:
+        hint = f"; write {proper}"
+    else:
+        alike = get_close_matches(name, _list_modules(folder), n=1, cutoff=_ALIKE)
+        hint = f"; did you mean {alike[0]!r}?" if alike else ""
     looked = f"looked in the current folder, {folder}, and in Python's path"
     return f"there is no module {name!r}{found}: {looked}{hint}"
 
@@ -147,13 +165,16 @@ def _list_modules(folder: str) -> list[str]:
     return [one.stem for one in Path(folder).iterdir() if one.suffix == ".py" or one.is_dir()]
 
 
-def _import_failed(name: str, error: BaseException) -> AppImportError:
+def _import_failed(name: str, error: BaseException) -> ConfigurationError:
+    place = find_user_line(error.__traceback__)
+    if isinstance(error, ConfigurationError) and place:
+        # Its sentence says what is wrong in the line, so a traceback would only repeat it.
+        return ConfigurationError(f"{place}: {error}")
     # Show no frames of these: the mistake is not in pyasynq, the import system or the standard library.
     own = traceback.extract_tb(
         drop_own_frames(error.__traceback__, keep_end=not isinstance(error, PyasynqError))
     )
     frames = [one for one in own if not one.filename.startswith("<") and one.filename != _IMPORTLIB]
-    place = find_user_line(error.__traceback__)
     place = f" [{place}]" if place else ""
     if isinstance(error, SyntaxError):
         place = ""  # its message names file and line

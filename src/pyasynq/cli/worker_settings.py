@@ -12,13 +12,14 @@ import click
 
 from pyasynq._settings import Setting, settings_of
 from pyasynq._visible_text import visible
+from pyasynq.cli.connection import URL_VARIABLE
 from pyasynq.cli.queue_settings import QUEUE_LIMITS, Given, resolve_queues, take_queues
 from pyasynq.config import GroupRule
 from pyasynq.errors import ConfigurationError, InvalidOptionError, nearest
 from pyasynq.worker_config import WorkerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pyasynq.app import App
@@ -29,6 +30,8 @@ _PREFIX: Final = "PYASYNQ_"
 _TABLE: Final = "[tool.pyasynq]"
 _LONGEST_SHOWN: Final = 60
 _GROUP_KEYS: Final = tuple(one.name for one in fields(GroupRule))
+_OTHER_NAMES: Final = dict.fromkeys(("REDIS", "URL", "URI", "BROKER_URL"), URL_VARIABLE)
+"""Names of the variable of the URL in other programs, without the prefix; they do not resemble it."""
 _ALIKE: Final = 0.85
 """Minimum similarity (0 to 1) of a misspelt variable. Less similar ones may belong to other programs."""
 
@@ -133,13 +136,18 @@ def without_queue_limits(layer: Mapping[str, Given]) -> dict[str, Given]:
 
 def find_misspelt_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return misspelt environment variables, each with the variable of a setting that it resembles."""
-    known = {name.upper() for name in SETTINGS if variable_of(name)}
-    given = [one.removeprefix(_PREFIX) for one in sorted(variables) if one.startswith(_PREFIX)]
-    return {
-        f"{_PREFIX}{name}": f"{_PREFIX}{alike[0]}"
-        for name in given
-        if name not in known and (alike := get_close_matches(name, known, n=1, cutoff=_ALIKE))
+    known = {URL_VARIABLE, *(variable for name in SETTINGS if (variable := variable_of(name)))}
+    given = sorted(one for one in variables if one.startswith(_PREFIX) and one not in known)
+    alike = {
+        one: _OTHER_NAMES.get(one.removeprefix(_PREFIX)) or _find_alike(one.removeprefix(_PREFIX), known)
+        for one in given
     }
+    return {one: meant for one, meant in alike.items() if meant}
+
+
+def _find_alike(name: str, known: Iterable[str]) -> str:
+    words = [one.removeprefix(_PREFIX) for one in known]
+    return next((f"{_PREFIX}{one}" for one in get_close_matches(name, words, n=1, cutoff=_ALIKE)), "")
 
 
 def read_file(path: Path, table: Mapping[str, Any]) -> dict[str, Given]:

@@ -15,6 +15,7 @@ import click
 from pyasynq._embedded.address import is_embedded_in_memory
 from pyasynq._human_text import some
 from pyasynq._visible_text import visible
+from pyasynq.app import App
 from pyasynq.cli.connection import URL_VARIABLE
 from pyasynq.cli.event_loop import loop_factory
 from pyasynq.cli.garbage_collection import tune_garbage_collection
@@ -49,9 +50,8 @@ from pyasynq.events import ServerStarting
 from pyasynq.supervisor import SupervisorLink, leave_process_1
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from pyasynq.app import App
     from pyasynq.cli.queue_settings import Given
     from pyasynq.worker_config import WorkerConfig
 
@@ -98,8 +98,9 @@ def start_worker_process(
     link = SupervisorLink(typed["supervised"]) if typed["supervised"] is not None else None
     app = load_app(reference, modules, typed["url"])
     resolved = resolve(*layers, _read_settings_file(reference, typed["file"]), app=app)
+    warnings = [*_explain_misspelt_variables(), *_explain_ignored_url(app, typed["url"])]
     if typed["show_config"]:
-        _show(app, typed["url"], resolved)
+        _show(app, typed["url"], resolved, warnings)
         return 0
     config = resolved.config
     _check_conflicts(config, reloads=typed["parent"] is not None)
@@ -111,6 +112,8 @@ def start_worker_process(
     else:
         config = replace(config, max_tasks=config.max_tasks_per_child)
     set_up_logging(log_settings(config), process=process_name() if link is not None else "")
+    for warning in warnings:
+        _log.warning(warning)
     return _work(app, config, link)
 
 
@@ -139,12 +142,12 @@ def _read_settings_file(reference: str, file: str | None) -> Mapping[str, Given]
     return read_file(*found) if found is not None else {}
 
 
-def _show(app: App, url: str | None, resolved: Resolved) -> None:
+def _show(app: App, url: str | None, resolved: Resolved, warnings: Iterable[str]) -> None:
     lines = [("redis", *_find_redis(app, url)), *resolved.lines()]
     widths = [max(len(line[column]) for line in lines) for column in (0, 1)]
     for name, value, source in lines:
         click.echo(f"{name:{widths[0]}}  {value:{min(widths[1], 40)}}  {source}")
-    for warning in _explain_misspelt_variables():
+    for warning in warnings:
         click.echo(f"Warning: {warning}", err=True)
 
 
@@ -163,6 +166,22 @@ def _explain_misspelt_variables() -> list[str]:
         f"{visible(variable)} is not a setting and is ignored; did you mean {meant}?"
         for variable, meant in find_misspelt_variables().items()
     ]
+
+
+def _explain_ignored_url(app: App, url: str | None) -> list[str]:
+    """Return a warning if the environment names another Redis than the app's own URL, without passwords."""
+    variable = os.environ.get(URL_VARIABLE, "").strip()
+    if url is not None or not variable or app._url is None:  # noqa: SLF001 - this command runs the app
+        return []
+    used, _ = _find_redis(app, None)
+    try:
+        other, _ = _find_redis(App(variable), None)
+    except ConfigurationError:  # it may be the name of a profile, or hold a password anywhere
+        other = ""
+    if other == used:
+        return []
+    shown = f"{URL_VARIABLE} ({other})" if other else URL_VARIABLE
+    return [f"{shown} is not used: the app has a URL of its own ({used}); --redis overrides it"]
 
 
 def _check_conflicts(config: WorkerConfig, *, reloads: bool = False) -> None:
@@ -242,8 +261,6 @@ def _work(app: App, config: WorkerConfig, link: SupervisorLink | None) -> int:
 
 def _tell(app: App, config: WorkerConfig) -> None:
     """Log the task types, and warnings about probable mistakes in the settings."""
-    for warning in _explain_misspelt_variables():
-        _log.warning(warning)
     for name in config.queues:
         queue, colon, weight = name.rpartition(":")
         if colon and weight.isdecimal() and name not in app.queues:
