@@ -100,6 +100,24 @@ def double(order: Order, times: int = 2) -> Order:
     return Order(order.number * times)
 
 
+def transact(running: TaskContext) -> Iterator[str]:
+    """Report how the transaction ended in this process."""
+    try:
+        yield "transaction"
+    except BaseException as error:
+        running.progress(1, note=f"roll back for {type(error).__name__}")
+        raise
+    running.progress(1, note="commit")
+
+
+@app.task("transaction", executor="process", retention=60)
+def archive_in_transaction(is_returned: bool, transaction: str = depends(transact)) -> str | Archive:
+    """Archive the task inside a transaction."""
+    if is_returned:
+        return Archive("enough")
+    raise Archive("enough")
+
+
 @app.task("facts", executor="process", result_ttl=60, max_retry=7)
 def facts() -> dict[str, Any]:
     """Return all that the context says."""

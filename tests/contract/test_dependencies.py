@@ -11,6 +11,7 @@ from contextlib import (
     asynccontextmanager,
     closing,
     nullcontext,
+    suppress,
 )
 from datetime import timedelta
 from functools import partial
@@ -18,7 +19,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from pyasynq import ArgumentsError, ConfigurationError, InvalidOptionError, TaskContext, depends
+from pyasynq import (
+    Archive,
+    ArgumentsError,
+    Cancel,
+    ConfigurationError,
+    InvalidOptionError,
+    Retry,
+    Snooze,
+    TaskContext,
+    depends,
+)
 from pyasynq.errors import PayloadDecodingError
 from tests.fix_kit import make_app, sound_kit
 from tests.run_async import run_async
@@ -245,6 +256,117 @@ def test_an_error_of_the_handler_reaches_the_provider() -> None:
 
     assert ["ValueError"] == [type(one.error).__name__ for one in report]
     assert ["open", "begin on connection", "roll back", "close"] == log
+
+
+CONTROLS = [Snooze(5), Retry(5), Archive("bad"), Cancel(), Cancel]
+
+
+async def transact() -> AsyncIterator[str]:
+    """Commit after a success only."""
+    try:
+        yield "transaction"
+    except BaseException as error:
+        log.append(f"roll back for {type(error).__name__}")
+        raise
+    log.append("commit")
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("is_returned", [False, True])
+def test_a_control_value_reaches_the_provider_whether_returned_or_raised(
+    control: Any, plain: bool, is_returned: bool
+) -> None:
+    """Both forms mean the same, in coroutines and in threads."""
+    app = make_app()
+
+    def decide() -> Any:
+        if is_returned:
+            return control
+        raise control
+
+    if plain:
+
+        @app.task("t")
+        def act(transaction: str = depends(transact)) -> Any:
+            return decide()
+    else:
+
+        @app.task("t")
+        async def act(transaction: str = depends(transact)) -> Any:
+            return decide()
+
+    with sound_kit(app) as kit:
+        act.enqueue_sync()
+        [attempt] = kit.drain_sync(raises=False)
+
+    name = control.__name__ if isinstance(control, type) else type(control).__name__
+    assert [f"roll back for {name}"] == log
+    outcomes = {"Snooze": "snoozed", "Retry": "retried", "Archive": "archived", "Cancel": "revoked"}
+    assert outcomes[name] == attempt.outcome.value
+
+
+@run_async
+async def test_a_control_value_of_a_direct_call_reaches_the_provider_and_is_returned() -> None:
+    """The caller gets it unchanged, and without a traceback."""
+    app = make_app()
+    wish = Snooze(5)
+
+    def begin_plain() -> Iterator[str]:
+        try:
+            yield "transaction"
+        except Snooze:
+            log.append("roll back")
+            raise
+
+    @app.task("t")
+    async def act(transaction: str = depends(transact)) -> Any:
+        return wish
+
+    @app.task("plain")
+    def plain(transaction: str = depends(begin_plain)) -> Any:
+        return wish
+
+    assert wish is await act()
+    assert wish is plain()
+    assert ["roll back for Snooze", "roll back"] == log
+    assert wish.__traceback__ is None
+
+
+@pytest.mark.parametrize("is_returned", [False, True])
+def test_a_provider_that_hides_the_end_of_the_handler_does_not_change_it(is_returned: bool) -> None:
+    """A snoozed task is not lost."""
+    app = make_app()
+
+    def hide() -> Iterator[str]:
+        with suppress(BaseException):
+            yield "transaction"
+
+    @app.task("t")
+    async def act(transaction: str = depends(hide)) -> Any:
+        if is_returned:
+            return Snooze(5)
+        raise Snooze(5)
+
+    with sound_kit(app) as kit:
+        act.enqueue_sync()
+        [attempt] = kit.drain_sync(raises=False)
+    assert "snoozed" == attempt.outcome.value
+
+
+def test_a_returned_control_value_has_no_traceback_of_the_provider_that_saw_it() -> None:
+    """The task's error is the reason alone."""
+    app = make_app()
+
+    @app.task("t")
+    async def act(transaction: str = depends(transact)) -> Any:
+        return Archive("bad")
+
+    with sound_kit(app) as kit:
+        act.options(task_id="id").enqueue_sync()
+        kit.drain_sync(raises=False)
+        info = kit.inspector.task_info("default", "id")
+    assert ("bad", "") == (info.last_error, info.traceback)
 
 
 def test_a_provider_is_called_once_for_an_attempt() -> None:

@@ -168,6 +168,22 @@ async def test_a_handler_chooses_the_outcome_of_its_task(redis_url: str, serve: 
     }
 
 
+@pytest.mark.parametrize("is_returned", [False, True])
+@run_async
+async def test_the_provider_in_a_child_sees_the_control_value(
+    redis_url: str, serve: Serve, is_returned: bool
+) -> None:
+    """Returned or raised, its transaction is rolled back there."""
+    async with serve() as running:
+        handle = await work.archive_in_transaction.enqueue(is_returned)
+        assert Outcome.ARCHIVED is (await running.finished(handle.id)).outcome
+        info = await looked_up(redis_url, running, handle.id)
+
+    assert "enough" == info.last_error
+    assert info.progress is not None
+    assert "roll back for Archive" == info.progress.note
+
+
 @run_async
 async def test_sys_exit_is_the_tasks_failure_and_the_child_goes_on(serve: Serve) -> None:
     """`SystemExit` fails the task with its code, as it does in a worker."""

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._call_shape import describe_function
 from pyasynq.context import TaskContext, context
+from pyasynq.control import ControlFlow, find_control
 from pyasynq.dependencies import Dependency
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
 _CONTEXT_MANAGERS: Final = (AbstractContextManager, AbstractAsyncContextManager)
 _CONTEXT_MANAGER_NAMES: Final = frozenset(
@@ -137,6 +138,44 @@ def _nothing() -> None:
     """Do nothing: the default where a provider has no replacement (null object). Never called."""
 
 
+class _Ended:
+    """The end of a call whose providers are still open: its result, control value or error."""
+
+    def __init__(self) -> None:
+        self._result: Any = None
+        self._wish: ControlFlow | None = None
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> None:
+        """Begin the call."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Keep the error of the call, for the case that a provider hides it."""
+        self._error = error
+
+    def take(self, result: Any) -> None:
+        """Keep the result; raise a control value, so that the providers see it."""
+        self._result = result
+        self._wish = find_control(result)
+        if self._wish is not None:
+            raise self._wish
+
+    def check_returned(self, error: ControlFlow) -> None:
+        """Raise a control value again, unless it was returned."""
+        if error is not self._wish:
+            raise error
+
+    def outcome(self) -> Any:
+        """Return the result, once the providers are closed; raise an error that one of them has hidden."""
+        error, self._error = self._error, None
+        if self._wish is not None:
+            # A returned control value has no traceback.
+            self._wish.__traceback__ = None
+        elif error is not None:
+            raise error
+        return self._result
+
+
 class Providers:
     """The dependencies of one app in this process.
 
@@ -171,26 +210,44 @@ class Providers:
             finally:
                 self._worker, self._made = outer
 
-    @asynccontextmanager
-    async def for_attempt(self, wanted: Mapping[str, Dependency]) -> AsyncIterator[dict[str, Any]]:
-        """Make dependencies by name. At the end of the attempt, close the attempt's own in reverse order.
+    async def call(
+        self, function: Callable[[dict[str, Any]], Awaitable[Any]], wanted: Mapping[str, Dependency]
+    ) -> Any:
+        """Call a function with dependencies made by name, and return its result.
 
-        An error of the handler is thrown into generators and context managers that are providers.
+        Afterwards, close the attempt's own in reverse order. An error of the function, or a control value
+        that it returns, is thrown into generators and context managers that are providers. It stays the
+        outcome even if one of them hides it.
         """
-        async with AsyncExitStack() as stack:
-            made: dict[Callable[..., Any], Any] = {}
-            yield {name: await self._get(one, stack, made) for name, one in wanted.items()}
+        ended = _Ended()
+        try:
+            async with AsyncExitStack() as stack:
+                made: dict[Callable[..., Any], Any] = {}
+                values = {name: await self._get(one, stack, made) for name, one in wanted.items()}
+                with ended:
+                    ended.take(await function(values))
+        except ControlFlow as error:
+            ended.check_returned(error)
+        return ended.outcome()
 
-    @contextmanager
-    def for_call(self, wanted: Mapping[str, Dependency]) -> Iterator[dict[str, Any]]:
-        """Make the dependencies of a plain handler that is called directly, not by a worker.
+    def call_directly(
+        self, function: Callable[[dict[str, Any]], Any], wanted: Mapping[str, Dependency]
+    ) -> Any:
+        """Call a plain handler, not in a worker; otherwise as `call`.
 
         Raises:
             ConfigurationError: for a provider that has to be awaited.
         """
-        with ExitStack() as stack:
-            made: dict[Callable[..., Any], Any] = {}
-            yield {name: self._get_now(one, stack, made) for name, one in wanted.items()}
+        ended = _Ended()
+        try:
+            with ExitStack() as stack:
+                made: dict[Callable[..., Any], Any] = {}
+                values = {name: self._get_now(one, stack, made) for name, one in wanted.items()}
+                with ended:
+                    ended.take(function(values))
+        except ControlFlow as error:
+            ended.check_returned(error)
+        return ended.outcome()
 
     async def _get(
         self, wanted: Dependency, stack: AsyncExitStack, made: dict[Callable[..., Any], Any]

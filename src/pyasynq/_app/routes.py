@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyasynq._engine.handlers.routes import Route, await_fully, drop_result
 from pyasynq._engine.handlers.threads import current_threads
@@ -77,15 +77,16 @@ def _injected_call(
     function, wanted = declaration.function, declaration.dependencies
     decode = declaration.arguments.decode
 
+    async def run(arguments: dict[str, Any], made: dict[str, Any]) -> Any:
+        if declaration.is_coroutine:
+            result = await function(**arguments, **made)
+        else:
+            result = await current_threads.get().call(partial(function, **arguments, **made))
+        return await await_fully(result) if isawaitable(result) else result
+
     async def call(task: Task) -> HandlerReturn:
         arguments = decode(task.payload or b"")
-        async with providers.for_attempt(wanted) as made:
-            if declaration.is_coroutine:
-                result = await function(**arguments, **made)
-            else:
-                result = await current_threads.get().call(partial(function, **arguments, **made))
-            if isawaitable(result):
-                result = await await_fully(result)
+        result = await providers.call(partial(run, arguments), wanted)
         return _result(declaration, result, watch_result.get(None))
 
     return call

@@ -480,9 +480,12 @@ class CoroutineTask(TypedTask[_P, _R]):
         if not wanted:
             result: _R = await self._declaration.function(*args, **kwargs)
             return result
-        async with self._providers.for_attempt(wanted) as made:
-            injected: _R = await self._declaration.function(*args, **{**kwargs, **made})
-            return injected
+
+        async def call(made: dict[str, Any]) -> Any:
+            return await self._declaration.function(*args, **{**kwargs, **made})
+
+        injected: _R = await self._providers.call(call, wanted)
+        return injected
 
 
 class PlainTask(TypedTask[_P, _R]):
@@ -497,9 +500,12 @@ class PlainTask(TypedTask[_P, _R]):
         if not wanted:
             result: _R = self._declaration.function(*args, **kwargs)
             return result
-        with self._providers.for_call(wanted) as made:
-            injected: _R = self._declaration.function(*args, **{**kwargs, **made})
-            return injected
+
+        def call(made: dict[str, Any]) -> Any:
+            return self._declaration.function(*args, **{**kwargs, **made})
+
+        injected: _R = self._providers.call_directly(call, wanted)
+        return injected
 
 
 def _check_calls(task_type: str, calls: object) -> None:
