@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -75,6 +76,60 @@ def test_a_blocking_handle_does_the_same(redis_url: str) -> None:
         handle.state()
     with app.inspector_sync() as inspector:
         assert [] == inspector.list_tasks("default", "pending")
+    app.close_sync()
+
+
+@pytest.mark.parametrize("is_known_queue", [False, True])
+@run_async
+async def test_a_handle_of_an_unknown_task_says_that_the_task_is_missing(
+    redis_url: str, is_known_queue: bool
+) -> None:
+    """Also if the queue has never had a task."""
+    async with App(redis_url) as app:
+
+        @app.task("t")
+        async def act() -> None: ...
+
+        if is_known_queue:
+            await act.enqueue()
+        handle = act.handle("unknown")
+        for call in (
+            handle.info,
+            handle.state,
+            handle.progress,
+            handle.cancel,
+            handle.delete,
+            handle.run_now,
+            partial(handle.reschedule, LATER),
+            partial(handle.result, 0.1),
+        ):
+            with pytest.raises(TaskNotFoundError, match="cannot find task with id=unknown"):
+                await call()
+
+
+@pytest.mark.parametrize("is_known_queue", [False, True])
+def test_a_blocking_handle_of_an_unknown_task_says_so_too(redis_url: str, is_known_queue: bool) -> None:
+    """Each method raises the same error."""
+    app = App(redis_url)
+
+    @app.task("t")
+    def act() -> None: ...
+
+    if is_known_queue:
+        act.enqueue_sync()
+    handle = act.handle_sync("unknown")
+    for call in (
+        handle.info,
+        handle.state,
+        handle.progress,
+        handle.cancel,
+        handle.delete,
+        handle.run_now,
+        partial(handle.reschedule, LATER),
+        partial(handle.result, 0.1),
+    ):
+        with pytest.raises(TaskNotFoundError, match="cannot find task with id=unknown"):
+            call()
     app.close_sync()
 
 

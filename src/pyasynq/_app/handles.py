@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from pyasynq._broker.waits.endings import build_missing_error
-from pyasynq.errors import PayloadDecodingError, ResultNotKeptError, TaskNotFoundError
+from pyasynq.errors import PayloadDecodingError, QueueNotFoundError, ResultNotKeptError, TaskNotFoundError
 from pyasynq.task import EnqueueStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from pyasynq import sync
@@ -62,6 +63,17 @@ class _Handle(Generic[_R_co]):
         self.queue = queue
         self.id = task_id
 
+    @contextmanager
+    def _in_queue(self) -> Iterator[None]:
+        """Raise `TaskNotFoundError` in a `with` block if the queue does not exist.
+
+        A queue exists from its first task on, so both mean that this task does not exist.
+        """
+        try:
+            yield
+        except QueueNotFoundError:
+            raise TaskNotFoundError(self.queue, self.id) from None
+
     def _value(self, data: bytes | None) -> _R_co:
         try:
             return self._decode(data)
@@ -108,7 +120,8 @@ class TaskHandle(_Handle[_R_co]):
         Raises:
             TaskNotFoundError: when the task is gone, for example after a success without `retention`.
         """
-        return await self._inspector.task_info(self.queue, self.id)
+        with self._in_queue():
+            return await self._inspector.task_info(self.queue, self.id)
 
     async def state(self) -> TaskState:
         """Return the task's state now. Raises what `info` raises."""
@@ -121,7 +134,8 @@ class TaskHandle(_Handle[_R_co]):
     async def cancel(self, outcome: CancelOutcome = "retry", *, wait: Duration = 0.0) -> CancelResult:
         """Cancel the running attempt; return the state of the request; see `Inspector.cancel`.
 
-        A task that is not running is left unchanged: `delete` removes it.
+        A task that is not running is left unchanged, and the status is `NOT_ACTIVE`. For a task that waits,
+        use `delete`.
 
         Args:
             outcome: what to do with the task when the attempt is cancelled.
@@ -130,7 +144,8 @@ class TaskHandle(_Handle[_R_co]):
         Raises:
             TaskNotFoundError: when there is no such task.
         """
-        [result] = await self._inspector.cancel(self.id, self.queue, outcome, wait=wait)
+        with self._in_queue():
+            [result] = await self._inspector.cancel(self.id, self.queue, outcome, wait=wait)
         return result
 
     async def delete(self) -> None:
@@ -140,7 +155,8 @@ class TaskHandle(_Handle[_R_co]):
             TaskNotFoundError: when there is no such task.
             TaskStateError: when the task is active, or being aggregated.
         """
-        await self._inspector.delete_task(self.queue, self.id)
+        with self._in_queue():
+            await self._inspector.delete_task(self.queue, self.id)
 
     async def run_now(self) -> None:
         """Make a scheduled, retry, archived, completed or aggregating task pending; see `Inspector.run_task`.
@@ -149,7 +165,8 @@ class TaskHandle(_Handle[_R_co]):
             TaskNotFoundError: when there is no such task.
             TaskStateError: when the task is active, pending, or being aggregated.
         """
-        await self._inspector.run_task(self.queue, self.id)
+        with self._in_queue():
+            await self._inspector.run_task(self.queue, self.id)
 
     async def reschedule(self, process_at: datetime) -> None:
         """Set when a scheduled or retry task is due; an archived one becomes scheduled.
@@ -159,7 +176,8 @@ class TaskHandle(_Handle[_R_co]):
             TaskStateError: when the task is in another state.
             InvalidOptionError: for a time without a zone.
         """
-        await self._inspector.update_process_at(self.queue, self.id, process_at)
+        with self._in_queue():
+            await self._inspector.update_process_at(self.queue, self.id, process_at)
 
     @property
     def _inspector(self) -> Inspector:
@@ -184,7 +202,8 @@ class BlockingTaskHandle(_Handle[_R_co]):
 
     def info(self) -> TaskInfo:
         """Return the task as Redis has it now; see `TaskHandle.info`."""
-        return self._inspector.task_info(self.queue, self.id)
+        with self._in_queue():
+            return self._inspector.task_info(self.queue, self.id)
 
     def state(self) -> TaskState:
         """Return the task's state now."""
@@ -196,20 +215,24 @@ class BlockingTaskHandle(_Handle[_R_co]):
 
     def cancel(self, outcome: CancelOutcome = "retry", *, wait: Duration = 0.0) -> CancelResult:
         """Cancel the attempt that runs now; see `TaskHandle.cancel`."""
-        [result] = self._inspector.cancel(self.id, self.queue, outcome, wait=wait)
+        with self._in_queue():
+            [result] = self._inspector.cancel(self.id, self.queue, outcome, wait=wait)
         return result
 
     def delete(self) -> None:
         """Delete the task, unless it is active; see `TaskHandle.delete`."""
-        self._inspector.delete_task(self.queue, self.id)
+        with self._in_queue():
+            self._inspector.delete_task(self.queue, self.id)
 
     def run_now(self) -> None:
         """Make the task pending, at the end of its queue; see `TaskHandle.run_now`."""
-        self._inspector.run_task(self.queue, self.id)
+        with self._in_queue():
+            self._inspector.run_task(self.queue, self.id)
 
     def reschedule(self, process_at: datetime) -> None:
         """Set when the task is due; see `TaskHandle.reschedule`."""
-        self._inspector.update_process_at(self.queue, self.id, process_at)
+        with self._in_queue():
+            self._inspector.update_process_at(self.queue, self.id, process_at)
 
     @property
     def _inspector(self) -> sync.Inspector:
