@@ -111,6 +111,33 @@ _RULES_OF_TYPES = (
 """Names of the settings that a declaration takes besides the options of its tasks."""
 
 
+def _check_lifespan(lifespan: Callable[..., Any]) -> None:
+    if inspect.isasyncgenfunction(lifespan):
+        raise ConfigurationError(
+            f"lifespan {lifespan.__qualname__!r} is a generator: decorate it with @asynccontextmanager",
+        )
+    if inspect.isgeneratorfunction(lifespan):
+        raise ConfigurationError(
+            f"lifespan {lifespan.__qualname__!r} is a plain generator: make it `async def`, and decorate it "
+            "with @asynccontextmanager",
+        )
+    if inspect.iscoroutinefunction(lifespan):
+        raise ConfigurationError(
+            f"lifespan {lifespan.__qualname__!r} has no `yield`: yield once, between start and end, and "
+            "decorate it with @asynccontextmanager",
+        )
+    if not callable(lifespan):
+        raise ConfigurationError(
+            f"lifespan={describe_value(lifespan)}: "
+            "give a function of the app that returns an async context manager",
+        )
+    if not takes(lifespan, 1):
+        raise ConfigurationError(
+            f"lifespan {describe_function(lifespan)} must take one argument, the app: "
+            "`async def lifespan(app):` under @asynccontextmanager",
+        )
+
+
 class App(Scheduling, Generic[_State_co]):
     """Application: declares typed tasks, enqueues them, and runs their workers and schedulers.
 
@@ -175,20 +202,8 @@ class App(Scheduling, Generic[_State_co]):
             scheduler_config=scheduler_config,
         )
         self.modules = tuple(modules)
-        if inspect.isasyncgenfunction(lifespan):
-            raise ConfigurationError(
-                f"lifespan {lifespan.__qualname__!r} is a generator: decorate it with @asynccontextmanager",
-            )
-        if lifespan is not None and not callable(lifespan):
-            raise ConfigurationError(
-                f"lifespan={describe_value(lifespan)}: "
-                "give a function of the app that returns an async context manager",
-            )
-        if lifespan is not None and not takes(lifespan, 1):
-            raise ConfigurationError(
-                f"lifespan {describe_function(lifespan)} must take one argument, the app: "
-                "`async def lifespan(app):` under @asynccontextmanager",
-            )
+        if lifespan is not None:
+            _check_lifespan(lifespan)
         self._lifespan = lifespan
         self._state: object = _NO_STATE
         self._registry = Registry(middleware)
@@ -297,6 +312,9 @@ class App(Scheduling, Generic[_State_co]):
         if callable(name):
             return declare(name)
         if name is not None:
+            if not isinstance(name, str):
+                remedy = "must be the task's type, as in @app.task('email:deliver')"
+                raise InvalidOptionError("name", name, remedy)
             check_new_name("the name of a task", name)
         return declare
 

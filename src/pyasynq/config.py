@@ -24,7 +24,7 @@ from pyasynq._settings import (
 from pyasynq.errors import InvalidOptionError, nearest
 from pyasynq.limits import Queue
 from pyasynq.options import DEFAULT_MAX_PAYLOAD, DEFAULT_MAX_RESULT, DEFAULT_QUEUE, Duration, events_kept
-from pyasynq.retry import default_retry_delay, make_retry_delay
+from pyasynq.retry import check_retry_delay, default_retry_delay
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -73,7 +73,7 @@ def _check_some_queues(_name: str, value: object) -> None:
 
 
 def _check_retry_delay(_name: str, value: object) -> None:
-    make_retry_delay(value)
+    check_retry_delay(value)
 
 
 def _read_delay(name: str, text: str) -> object:

@@ -6,6 +6,7 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
+from pyasynq._call_shape import takes
 from pyasynq._checks import parse_seconds
 from pyasynq.errors import InvalidOptionError
 
@@ -43,3 +44,14 @@ def make_retry_delay(rule: object) -> RetryDelay:
         remedy = "must be a function of retried, error and task, or a constant delay: a timedelta or seconds"
         raise InvalidOptionError("retry_delay", rule, remedy)
     return rule
+
+
+def check_retry_delay(rule: object) -> None:
+    """Check the option `retry_delay` where it is set, before a task needs it.
+
+    Raises:
+        InvalidOptionError: for a value that is neither a duration nor a function that takes three arguments.
+    """
+    if not takes(make_retry_delay(rule), 3):
+        remedy = "must take three arguments, as in `lambda retried, error, task: 60`"
+        raise InvalidOptionError("retry_delay", rule, remedy)

@@ -223,7 +223,7 @@ def test_middleware_of_a_task_is_inside_that_of_its_queue_and_of_the_app() -> No
 def test_middleware_that_cannot_be_is_refused_at_the_declaration() -> None:
     """As that of the app; one name of a queue is not several."""
     app = App()
-    with pytest.raises(ConfigurationError, match="middleware is `async def"):
+    with pytest.raises(ConfigurationError, match="must be `async def`"):
         app.task("t", middleware=[lambda task: None])  # type: ignore[list-item, misc]
     with pytest.raises(InvalidOptionError, match="queues"):
         app.use(named("m", []), queues="mail")

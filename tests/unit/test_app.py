@@ -566,9 +566,11 @@ def test_middleware_that_is_not_a_coroutine_function_is_refused() -> None:
 
     def plain(task: Task, call_next: Any) -> Any: ...
 
-    with pytest.raises(ConfigurationError, match=r"middleware is `async def m\(task, call_next\)`"):
+    with pytest.raises(
+        ConfigurationError, match=r"plain' must be `async def`, as in `async def m\(task, call_next\)`"
+    ):
         App(URL).use(plain)
-    with pytest.raises(ConfigurationError, match="middleware is"):
+    with pytest.raises(ConfigurationError, match="must be `async def`"):
         App(URL, middleware=[plain])
 
 

@@ -151,7 +151,7 @@ def test_middleware_of_a_typed_task_gets_its_calls() -> None:
 
 def test_wrong_middleware_of_a_typed_task_is_refused() -> None:
     """As that of an app."""
-    with pytest.raises(ConfigurationError, match="middleware is `async def m"):
+    with pytest.raises(ConfigurationError, match="must be `async def`, as in `async def m"):
         record.use(lambda call, call_next: None)  # type: ignore[arg-type, return-value]
 
 

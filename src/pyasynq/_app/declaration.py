@@ -13,7 +13,7 @@ from pyasynq._call_shape import first_doc_line
 from pyasynq._engine.handlers.routes import NO_RULES, HandlerRules, is_coroutine_handler
 from pyasynq._payload import ArgumentsCodec, ResultCodec
 from pyasynq._payload.compiler import NO_CODECS
-from pyasynq.errors import ConfigurationError
+from pyasynq.errors import ConfigurationError, UnknownAnnotationError
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _T = TypeVar("_T")
-
-
-class UnknownAnnotationError(ConfigurationError):
-    """An annotation uses a name that is not defined, or not defined yet (forward reference)."""
 
 
 class Declaration:

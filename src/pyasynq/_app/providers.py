@@ -13,6 +13,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyasynq._call_shape import describe_function
@@ -22,7 +23,11 @@ from pyasynq.dependencies import Dependency
 from pyasynq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+
+
+_WRONG_YIELDS: Final = "generator didn't "
+"""Beginning of contextlib's errors about a generator that yields never, or more than once."""
 
 _CONTEXT_MANAGERS: Final = (AbstractContextManager, AbstractAsyncContextManager)
 _CONTEXT_MANAGER_NAMES: Final = frozenset(
@@ -97,7 +102,7 @@ def _inspect(function: Callable[..., Any]) -> _Provider:
         if not is_given and one.kind not in {one.VAR_POSITIONAL, one.VAR_KEYWORD}:
             raise ConfigurationError(
                 f"the provider {describe_function(function)} has the parameter {name!r}, which is neither a "
-                "dependency nor a TaskContext"
+                "dependency nor a TaskContext: give it a default"
             )
     if inspect.isasyncgenfunction(function):
         function = asynccontextmanager(function)
@@ -132,6 +137,43 @@ def _takes_context(parameter: inspect.Parameter) -> bool:
     return annotation is TaskContext or (
         isinstance(annotation, str) and annotation.rpartition(".")[2] == TaskContext.__name__
     )
+
+
+@contextmanager
+def _naming(function: Callable[..., Any]) -> Iterator[None]:
+    """Name the provider in errors about its number of yields; contextlib's errors do not."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not str(error).startswith(_WRONG_YIELDS):
+            raise
+        how = "does not yield" if "yield" in str(error) else "yields more than once"
+        raise ConfigurationError(
+            f"the provider {describe_function(function)} {how}: a generator that is a provider yields once"
+        ) from None
+
+
+def _enter(
+    function: Callable[..., Any],
+    value: AbstractContextManager[Any],
+    stack: ExitStack | AsyncExitStack,
+) -> Any:
+    with _naming(function):
+        entered = value.__enter__()
+    stack.push(partial(_leave, function, value))
+    return entered
+
+
+def _leave(function: Callable[..., Any], value: AbstractContextManager[Any], *error: Any) -> bool | None:
+    with _naming(function):
+        return value.__exit__(*error)
+
+
+async def _leave_async(
+    function: Callable[..., Any], value: AbstractAsyncContextManager[Any], *error: Any
+) -> bool | None:
+    with _naming(function):
+        return await value.__aexit__(*error)
 
 
 def _nothing() -> None:
@@ -291,9 +333,12 @@ class Providers:
             value = await value
         if not is_entered:
             return value
-        if isinstance(value, AbstractAsyncContextManager):
-            return await stack.enter_async_context(value)
-        return stack.enter_context(value)
+        with _naming(function):
+            if isinstance(value, AbstractAsyncContextManager):
+                entered = await value.__aenter__()
+                stack.push_async_exit(partial(_leave_async, function, value))
+                return entered
+            return _enter(function, value, stack)
 
     def _get_now(self, wanted: Dependency, stack: ExitStack, made: dict[Callable[..., Any], Any]) -> Any:
         function = self.overrides.get(wanted.provider, wanted.provider)
@@ -311,7 +356,7 @@ class Providers:
                     f"the provider {describe_function(function)} has to be awaited: give the argument, "
                     "or run the task with a test kit"
                 )
-            made[function] = stack.enter_context(value) if is_entered else value
+            made[function] = _enter(function, value, stack) if is_entered else value
         return made[function]
 
     def _read(self, function: Callable[..., Any]) -> _Provider:

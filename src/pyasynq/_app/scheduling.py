@@ -6,12 +6,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyasynq._app.declaration import UnknownAnnotationError
 from pyasynq._app.sending import Sending
 from pyasynq._app.typed_task import TypedTask
 from pyasynq._broker.enqueueing.chunks import with_options
 from pyasynq.config import SchedulerConfig, check_misfire
-from pyasynq.errors import ArgumentsError
+from pyasynq.errors import ArgumentsError, InvalidOptionError, UnknownAnnotationError
 from pyasynq.options import DEFAULT_QUEUE, check_combination, check_unattended, resolve_options
 
 if TYPE_CHECKING:
@@ -73,6 +72,11 @@ def schedule_handler(spec: str, task: TypedTask[..., Any], misfire: Misfire) -> 
         remedy = f"a tick has no arguments: give them, as in app.schedule({spec!r}, handler.task(...))"
         raise ArgumentsError(f"{error}; {remedy}", error.argument) from None
     return DeclaredSchedule(spec, task.task, task.declared_options, misfire)
+
+
+def _check_spec(spec: object) -> None:
+    if not isinstance(spec, str):
+        raise InvalidOptionError("spec", spec, 'must be a cron expression, as in @app.cron("*/5 * * * *")')
 
 
 def _check_schedule(spec: str, misfire: Misfire) -> None:
@@ -155,8 +159,9 @@ class Scheduling(Sending):
         Raises:
             CronError: for an expression that cannot be read.
             ArgumentsError: for a handler that cannot be called without arguments; use `schedule` for it.
-            UnknownOptionError, InvalidOptionError: for wrong options.
+            UnknownOptionError, InvalidOptionError: for wrong options, and for a `spec` that is not text.
         """
+        _check_spec(spec)
         resolve_options(options)
 
         def declare(target: Any) -> Any:
@@ -177,6 +182,7 @@ class Scheduling(Sending):
             CronError: for an expression that cannot be read.
             UnknownOptionError, InvalidOptionError: for wrong options, and for a value that is not a task.
         """
+        _check_spec(spec)
         task = with_options(task, options)
         resolve_options(task.options)
         check_combination(task.options)

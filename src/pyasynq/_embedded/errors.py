@@ -44,3 +44,8 @@ class ServerStartError(EmbeddedServerError):
         self.folder = folder
         self.binary = binary
         self.log = log
+
+
+# Tracebacks and pickles name the module that users import from, not the file of the class.
+for _error in (DataFolderError, EmbeddedServerError, ServerBinaryError, ServerStartError):
+    _error.__module__ = "pyasynq.embedded"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _NO_ARGUMENTS = b"{}"
 _MOST_SHAPES = 64
+_MARKERS_ELSEWHERE = frozenset({"Dependant", "Depends", "Security"})
+"""Names of classes by which FastAPI and FastDepends mark dependencies."""
 _REFUSED_KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only and payloads carry names; remove the '/'",
     inspect.Parameter.VAR_POSITIONAL: "collects positional arguments; take one list instead",
@@ -72,6 +74,7 @@ class ArgumentsCodec:
         "_decoders",
         "_decodings",
         "_defaults",
+        "_dependencies",
         "_encoders",
         "_encodings",
         "_owner",
@@ -92,6 +95,7 @@ class ArgumentsCodec:
         signature = inspect.signature(function)
         # Dependencies are made by the worker; payloads do not carry them.
         own = [one for one in signature.parameters.values() if not isinstance(one.default, Dependency)]
+        self._dependencies = [name for name in signature.parameters if name not in {one.name for one in own}]
         self._signature = signature.replace(parameters=own)
         parameters = self._signature.parameters
         self._parameters = parameters.keys()
@@ -123,6 +127,11 @@ class ArgumentsCodec:
         if parameter.kind in _REFUSED_KINDS:
             raise ConfigurationError(
                 f"{self._owner}: parameter {parameter.name!r} {_REFUSED_KINDS[parameter.kind]}",
+            )
+        if any(map(_is_foreign_marker, (parameter.default, *getattr(hint, "__metadata__", ())))):
+            raise ConfigurationError(
+                f"{self._owner}: parameter {parameter.name!r} is a dependency of another library: "
+                "write pyasynq.depends(provider) as its default"
             )
         try:
             return compiler.compile(hint)
@@ -202,6 +211,8 @@ class ArgumentsCodec:
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         for name in kwargs:
             if name not in self._parameters:
+                if name in self._dependencies:
+                    raise ArgumentsError(f"{self._owner}: {self._describe_dependencies([name])}", name)
                 hint = nearest(name, self._parameters)
                 if not hint and name in OPTION_NAMES:
                     hint = f"; it is an option: write .options({name}=...).enqueue(...)"
@@ -209,8 +220,17 @@ class ArgumentsCodec:
         try:
             given = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise ArgumentsError(f"{self._owner}: {error}", None) from None
+            is_surplus = self._dependencies and len(args) > len(self._parameters)
+            hint = f": {self._describe_dependencies(self._dependencies)}" if is_surplus else ""
+            raise ArgumentsError(f"{self._owner}: {error}{hint}", None) from None
         return self._unbound | given
+
+    @staticmethod
+    def _describe_dependencies(names: list[str]) -> str:
+        quoted = " and ".join(map(repr, names))
+        if len(names) > 1:
+            return f"{quoted} are dependencies, which the worker passes; leave them out"
+        return f"{quoted} is a dependency, which the worker passes; leave it out"
 
     def _blame(self, bound: Mapping[str, Json], mismatch: Mismatch) -> NoReturn:
         for name, value in bound.items():
@@ -278,6 +298,11 @@ class ArgumentsCodec:
             raise PayloadDecodingError(
                 f"{self._owner}: the payload does not fit the arguments: {'; '.join(problems)}",
             )
+
+
+def _is_foreign_marker(value: object) -> bool:
+    """Return whether a default or annotation marks a dependency of another library, such as FastAPI."""
+    return type(value).__name__ in _MARKERS_ELSEWHERE
 
 
 def _find_shape(arguments: Mapping[str, Any]) -> _Shape:

@@ -133,9 +133,14 @@ class Compiler:
         try:
             return union_of(members)
         except AmbiguousUnionError as error:
+            pairs = zip(typing.get_args(annotation), members, strict=True)
+            alike = [kind for kind, one in pairs if one.name in {error.first, error.second}]
+            remedy = "use one of them, or a dataclass that holds both"
+            if all(isinstance(kind, type) and self.compile(kind).writes == {dict} for kind in alike):
+                remedy = 'give each a field that tells them apart, such as `kind: Literal["card"] = "card"`'
             raise UnsupportedTypeError(
                 f"{error.first} and {error.second} of {_describe_type(annotation)} look the same in JSON, "
-                "so a payload could not say which was meant; use one of them, or a dataclass that holds both",
+                f"so a payload could not say which was meant; {remedy}"
             ) from None
 
     def _container(self, kind: Any, arguments: tuple[Any, ...]) -> Converter | None:

@@ -153,7 +153,8 @@ def parse_redis_url(source: RedisSource) -> RedisTarget:
 
 def _malformed_error(scheme: str) -> ConfigurationError:
     return ConfigurationError(
-        f"this {scheme}:// URL has a malformed host or port; percent-encode special characters",
+        f"this {scheme}:// URL has a malformed host or port: a port is a number from 1 to 65535; "
+        "in a user name or password, percent-encode special characters",
     )
 
 

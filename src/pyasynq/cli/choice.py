@@ -153,7 +153,7 @@ async def find_by_ids(
         found += await session.operator.find_tasks(ids[first : first + _IDS_AT_ONCE], queues)
     order = {task_id: number for number, task_id in enumerate(ids)}
     known = {task.id for task in found}
-    missing = [TaskNotFoundError(queue or "*", task_id) for task_id in ids if task_id not in known]
+    missing = [TaskNotFoundError(queue or "", task_id) for task_id in ids if task_id not in known]
     return sorted(found, key=lambda task: order[task.id]), missing
 
 

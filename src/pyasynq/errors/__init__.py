@@ -32,6 +32,7 @@ from pyasynq.errors._configuration import (
     PayloadEncodingError,
     PayloadTooLargeError,
     ResultTooLargeError,
+    UnknownAnnotationError,
     UnknownOptionError,
 )
 from pyasynq.errors._enqueue import (
@@ -171,6 +172,7 @@ __all__ = [
     "TaskTimeoutError",
     "TickTakenError",
     "UndecodableMessageError",
+    "UnknownAnnotationError",
     "UnknownAttemptError",
     "UnknownOptionError",
     "UnknownTaskStateError",

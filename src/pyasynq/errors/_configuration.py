@@ -12,6 +12,10 @@ class ConfigurationError(PyasynqError, ValueError):
     """A setting, URL or declaration that cannot work."""
 
 
+class UnknownAnnotationError(ConfigurationError):
+    """An annotation uses a name that is not defined, or not defined yet (forward reference)."""
+
+
 class InvalidOptionError(ConfigurationError):
     """An option with an invalid value. The message shows numbers and times; of other values, only the type.
 

@@ -21,12 +21,13 @@ class TaskNotFoundError(PyasynqError, LookupError):
     """No such task in the queue.
 
     Attributes:
-        queue: the queue's name.
+        queue: the queue's name; empty if all queues were searched.
         task_id: the id.
     """
 
     def __init__(self, queue: str, task_id: str) -> None:
-        super().__init__(f"cannot find task with id={visible(task_id)} in queue {queue!r}")
+        place = f"queue {queue!r}" if queue else "any queue"
+        super().__init__(f"cannot find task with id={visible(task_id)} in {place}")
         self.queue = queue
         self.task_id = task_id
 

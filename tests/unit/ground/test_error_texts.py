@@ -128,6 +128,7 @@ ERRORS: list[PyasynqError] = [
     errors.ConfigurationChangedError("q", 2),
     errors.ConfigurationError(),
     *(errors.InvalidOptionError("option", value, "remedy") for value in VALUES),
+    errors.UnknownAnnotationError(),
     errors.UnknownOptionError("option", ["options"]),
     errors.CronError("* * * *", "*", "remedy"),
     errors.PayloadTooLargeError(2, 1),

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 def check_middleware(middleware: object) -> None:
     """Raise `ConfigurationError` unless this is a coroutine function that takes a task and `call_next`."""
-    if not callable(middleware) or not is_coroutine_handler(middleware):
+    if callable(middleware) and not isinstance(middleware, type) and not is_coroutine_handler(middleware):
+        raise ConfigurationError(
+            f"middleware {describe_function(middleware)} must be `async def`, as in "
+            "`async def m(task, call_next)`"
+        )
+    if not callable(middleware) or isinstance(middleware, type):
         raise ConfigurationError(
             f"middleware is `async def m(task, call_next)`, not {describe_value(type(middleware))}"
         )

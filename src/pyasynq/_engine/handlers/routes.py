@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runt
 from pyasynq._checks import check_function, check_whole, parse_seconds
 from pyasynq.context import current_task
 from pyasynq.errors import ConfigurationError, InvalidOptionError, ResultTooLargeError, describe_value
-from pyasynq.retry import default_retry_delay, make_retry_delay
+from pyasynq.retry import check_retry_delay, default_retry_delay, make_retry_delay
 from pyasynq.task import Task, make_unchecked_task
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class HandlerRules:
     def __post_init__(self) -> None:
         """Check each rule, and turn a constant delay into a function."""
         if self.retry_delay is not None:
+            check_retry_delay(self.retry_delay)
             object.__setattr__(self, "retry_delay", make_retry_delay(self.retry_delay))
         if self.is_failure is not None:
             check_function("is_failure", self.is_failure)
