@@ -79,6 +79,16 @@ Ctrl-C pauses it after the step that is under way; `pyasynq op resume` goes on, 
 If the process dies, its operation is `orphaned`, and `op resume` goes on as well.
 `pyasynq undo` puts deleted tasks back for a day, except those that were deleted by id without a reason.
 
+## Misspelt names
+
+`pyasynq enqueue TYPE` without `-q` uses the queue that workers publish for the type, and says so on stderr.
+If workers publish types but not this one, a warning names the nearest type; the task is enqueued all the same.
+Workers in Go publish nothing, so a system without workers in Python gets no warning.
+
+`pyasynq queue pause NAME` also pauses a queue before its first task.
+A warning on stderr says that the queue does not exist yet, names the nearest one,
+and gives the command that resumes it. The exit code is 0.
+
 ## Output
 
 Data goes to stdout, everything else to stderr.

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from pyasynq._broker.servers import write_server_state
+from pyasynq._broker.task_types import publish_types
 from pyasynq._face_records.fleet import SERVERS
 from pyasynq._face_records.queues import LISTED_QUEUES
 from pyasynq._face_records.tasks import TASKS
@@ -25,6 +26,7 @@ from pyasynq._wire.messages import ServerInfo
 from pyasynq.limits import UNLIMITED, QueueLimits
 from pyasynq.sync import Client, Inspector
 from pyasynq.task import TaskState
+from pyasynq.task_types import TaskTypeInfo
 from tests.cli_runner import Cli
 from tests.factories import Tasks
 from tests.ports import free_port
@@ -104,6 +106,73 @@ def test_a_queue_is_paused_for_a_time_and_resumed(cli: Cli, client: Client, insp
     assert info.paused_until is not None
     assert 0 == cli.run("queue", "resume", "mail").exit_code
     assert not inspector.queue_info("mail").paused
+
+
+def test_a_pause_of_an_unknown_queue_warns_of_its_name(cli: Cli, client: Client) -> None:
+    """A queue may be paused before its first task, but its name may also be misspelt."""
+    client.enqueue("t", queue="sms")
+    announce_twin(cli.url, "server-1", "bulk")
+
+    misspelt = cli.run("queue", "pause", "smss")
+    for_a_time = cli.run("queue", "pause", "smsss", "--for", "15m")
+    known = [cli.run("queue", "pause", name) for name in ("sms", "bulk")]
+
+    assert 0 == misspelt.exit_code
+    assert [
+        "Paused queue smss.",
+        "Warning: queue 'smss' does not exist yet; did you mean 'sms'?; "
+        "it stays paused until  pyasynq queue resume smss",
+    ] == misspelt.stderr.splitlines()
+    assert "Warning: queue 'smsss' does not exist yet; did you mean 'sms'?\n" in for_a_time.stderr
+    assert ["Paused queue sms.\n", "Paused queue bulk.\n"] == [one.stderr for one in known]
+
+
+@pytest.fixture
+def published(redis_url: str) -> None:
+    """Types that workers publish: two of an app and the pattern of a mux."""
+    types = [
+        TaskTypeInfo("reminder:send", queue="sms"),
+        TaskTypeInfo("report"),
+        TaskTypeInfo("image:", queue="images", is_prefix=True),
+    ]
+    driver = BlockingDriver(parse_redis_url(redis_url))
+    driver.run(publish_types(types))
+    driver.close()
+
+
+@pytest.mark.usefixtures("published")
+@pytest.mark.parametrize(
+    ("arguments", "queue", "told"),
+    [
+        (["reminder:send"], "sms", "To queue sms, as workers say.\n"),
+        (["reminder:send", "-q", "bulk"], "bulk", ""),
+        (["report"], "default", ""),
+        (["image:resize"], "images", "To queue images, as workers say.\n"),
+        (
+            ["reminder:sned"],
+            "default",
+            "Warning: no worker says that it handles 'reminder:sned'; did you mean 'reminder:send'?\n",
+        ),
+        (["unlike", "-q", "bulk"], "bulk", "Warning: no worker says that it handles 'unlike'\n"),
+    ],
+)
+def test_a_task_goes_to_the_queue_that_workers_publish(
+    cli: Cli, inspector: Inspector, arguments: list[str], queue: str, told: str
+) -> None:
+    """A type that none of them publishes is enqueued too, with a warning."""
+    result = cli.run("enqueue", *arguments, "--id", "one")
+
+    assert (0, f"Enqueued task one to queue {queue}.\n", told) == (
+        result.exit_code,
+        result.stdout,
+        result.stderr,
+    )
+    assert arguments[0] == inspector.task_info(queue, "one").type
+
+
+def test_without_published_types_no_task_is_doubted(cli: Cli) -> None:
+    """Workers in Go publish none."""
+    assert "" == cli.run("enqueue", "reminder:sned").stderr
 
 
 def test_a_part_that_fails_is_told_and_gives_its_own_exit_code(cli: Cli, client: Client) -> None:

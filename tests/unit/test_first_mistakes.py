@@ -166,8 +166,8 @@ def two() -> Iterator[int]:
 
 async def none_async() -> AsyncIterator[int]:
     """Yield nothing."""
-    if sys.argv is None:
-        yield 1
+    for one in list[int]():
+        yield one
 
 
 async def two_async() -> AsyncIterator[int]:

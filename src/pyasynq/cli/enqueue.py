@@ -15,6 +15,7 @@ from pyasynq.cli.actions import DURATION, TIME, reason_option
 from pyasynq.cli.completion import complete_types
 from pyasynq.cli.nouns import OperatorCommand
 from pyasynq.cli.operator_command import operator_command
+from pyasynq.errors import RedisPermissionError, nearest
 from pyasynq.options import DEFAULT_QUEUE, EnqueueOptions
 from pyasynq.task import Task
 
@@ -22,13 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyasynq.cli.operator_command import Session
+    from pyasynq.task_types import TaskTypeInfo
 
 
 def enqueue_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a command with the task options of Asynq's command line."""
     options = (
         click.option(
-            "-q", "--queue", metavar="NAME", default=DEFAULT_QUEUE, show_default=True, help="Its queue."
+            "-q",
+            "--queue",
+            metavar="NAME",
+            help="Its queue. Unless given: the queue that workers publish for the type, or else default.",
         ),
         click.option("--id", "task_id", metavar="ID", help="Its id, instead of a random one."),
         click.option(
@@ -76,7 +81,12 @@ def enqueue_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @reason_option
 @operator_command
 async def enqueue_command(
-    session: Session, task_type: str | None, payload: str | None, queue: str, reason: str, **options: Any
+    session: Session,
+    task_type: str | None,
+    payload: str | None,
+    queue: str | None,
+    reason: str,
+    **options: Any,
 ) -> None:
     """Enqueue a task of a type, with a payload in JSON."""
     name = task_type or options.pop("type_name")
@@ -85,14 +95,39 @@ async def enqueue_command(
         raise click.UsageError("a task of which type? Write  pyasynq enqueue TYPE PAYLOAD")
     data = read_payload(text, options.pop("file"), raw=options.pop("raw"))
     options["headers"] = parse_headers(options["headers"])
-    known = EnqueueOptions.__annotations__
-    given = {key: value for key, value in options.items() if value is not None and key in known}
+    names = EnqueueOptions.__annotations__
+    given = {key: value for key, value in options.items() if value is not None and key in names}
     task = Task(name, data, **cast("EnqueueOptions", given))
+    published = _find_type(name, await _read_types(session))
+    if queue is None:
+        queue = (published and published.queue) or DEFAULT_QUEUE
+        if queue != DEFAULT_QUEUE:
+            click.echo(f"To queue {visible(queue)}, as workers say.", err=True)
     info = await session.operator.enqueue(queue, task, reason=reason)
     if session.printer.is_for_people:
         click.echo(f"Enqueued task {visible(info.id)} to queue {visible(info.queue)}.")
     else:
         session.printer.records(tasks_view(), [describe_task(info)])
+
+
+async def _read_types(session: Session) -> list[TaskTypeInfo]:
+    """Return the types that workers have published; none if this user of Redis may not read them."""
+    try:
+        return await session.operator.task_types()
+    except RedisPermissionError:
+        return []
+
+
+def _find_type(name: str, known: list[TaskTypeInfo]) -> TaskTypeInfo | None:
+    """Return the published description of a type, or of its longest prefix; None if there is neither.
+
+    Print a warning if others are published, because the type may be misspelt.
+    """
+    fitting = [one for one in known if one.type == name or (one.is_prefix and name.startswith(one.type))]
+    if not fitting and known:
+        hint = nearest(name, [one.type for one in known])
+        click.echo(f"Warning: no worker says that it handles {visible(repr(name) + hint)}", err=True)
+    return max(fitting, key=lambda one: (one.type == name and not one.is_prefix, len(one.type)), default=None)
 
 
 def read_payload(text: str | None, file: str | None, *, raw: bool) -> bytes | None:

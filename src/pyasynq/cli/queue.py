@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -23,7 +24,7 @@ from pyasynq.cli.nouns import NounGroup
 from pyasynq.cli.operator_command import operator_command
 from pyasynq.cli.output.cells import human_bytes
 from pyasynq.cli.output.printer import format_pairs
-from pyasynq.errors import QueueNotEmptyError
+from pyasynq.errors import QueueNotEmptyError, RedisPermissionError, nearest
 from pyasynq.operations import find_declared_max_run
 
 if TYPE_CHECKING:
@@ -171,8 +172,26 @@ async def pause_queues(session: Session, queues: Sequence[str], pause_for: float
         await session.operator.pause_queue(name, pause_for, reason=reason)
         until = f" for {duration(pause_for)}" if pause_for else ""
         click.echo(f"Paused queue {visible(name)}{until}.", err=True)
+        await _warn_of_unknown_queue(session.operator, name, is_endless=not pause_for)
 
     return await for_each(queues, pause_one)
+
+
+async def _warn_of_unknown_queue(operator: Operator, name: str, *, is_endless: bool) -> None:
+    """Print a warning if the queue has had no task, and no live server serves it: it may be misspelt."""
+    try:
+        known = set(await operator.queues())
+        if name not in known:
+            known.update(*(server.queues for server in await operator.servers(payloads=False)))
+    except RedisPermissionError:
+        return
+    if name not in known:
+        command = f"pyasynq queue resume {shlex.quote(name)}"
+        stays = f"; it stays paused until  {visible(command)}" if is_endless else ""
+        text = (
+            f"Warning: queue {visible(repr(name))} does not exist yet{visible(nearest(name, known))}{stays}"
+        )
+        click.echo(text, err=True)
 
 
 @queue.command("unpause", examples=("pyasynq queue resume mail",))
