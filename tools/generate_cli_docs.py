@@ -82,7 +82,8 @@ If the process dies, its operation is `orphaned`, and `op resume` goes on as wel
 ## Misspelt names
 
 `pyasynq enqueue TYPE` without `-q` uses the queue that workers publish for the type, and says so on stderr.
-If workers publish types but not this one, a warning names the nearest type; the task is enqueued all the same.
+If workers publish types but not this one, a warning names the nearest type.
+The task is enqueued all the same.
 Workers in Go publish nothing, so a system without workers in Python gets no warning.
 
 `pyasynq queue pause NAME` also pauses a queue before its first task.

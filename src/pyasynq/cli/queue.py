@@ -187,11 +187,9 @@ async def _warn_of_unknown_queue(operator: Operator, name: str, *, is_endless: b
         return
     if name not in known:
         command = f"pyasynq queue resume {shlex.quote(name)}"
-        stays = f"; it stays paused until  {visible(command)}" if is_endless else ""
-        text = (
-            f"Warning: queue {visible(repr(name))} does not exist yet{visible(nearest(name, known))}{stays}"
-        )
-        click.echo(text, err=True)
+        stays = f", and stays paused until  {command}" if is_endless else ""
+        text = f"queue {name!r} does not exist yet{stays}{nearest(name, known)}"
+        click.echo(f"Warning: {visible(text)}", err=True)
 
 
 @queue.command("unpause", examples=("pyasynq queue resume mail",))
