@@ -49,6 +49,7 @@ from pyasynq.options import (
     resolve_options,
     with_result_ttl,
 )
+from pyasynq.task import Task
 from pyasynq.worker_config import WorkerConfig, list_command_settings
 
 if TYPE_CHECKING:
@@ -306,6 +307,7 @@ class App(Scheduling, Generic[_State_co]):
             )
             queue = options.get("queue", declaration.type if is_limited else DEFAULT_QUEUE)
             self._queues.add(queue, limits, declaration.owner)
+            self._queues.check_front({**options, "queue": queue})
             own: EnqueueOptions = {**options, "queue": queue} if is_limited else options
             return self._registry.add(self, declaration, own)
 
@@ -553,6 +555,11 @@ class App(Scheduling, Generic[_State_co]):
     def __pyasynq_router__(self) -> AppRouter:
         """Return the router through which servers run this app's tasks."""
         return AppRouter(self._registry, self._hooks, self._version)
+
+    def _check_front(self, task: Task | str, options: EnqueueOptions) -> None:
+        declared = task.options if isinstance(task, Task) else {}
+        if "front" in declared or "front" in options:
+            self._queues.check_front({**declared, **options})
 
     def _use_for(self, declaration: Declaration, middleware: Middleware) -> None:
         self._registry.use_for(declaration, middleware)

@@ -250,3 +250,24 @@ def test_a_view_of_flask_waits(kit: Kit) -> None:
 
     assert "3" == web.test_client().get("/sum/2").text
     assert 1 == len(kit.attempts)
+
+
+def test_a_wait_without_eager_names_it() -> None:
+    """No worker runs in a test, so the task would never end."""
+    with use(app) as kit:
+        handle = add.enqueue_sync(1, right=1)
+        with pytest.raises(WaitTimeoutError, match=r"within 0\.05 s: .* `with kit\.eager\(\):`"):
+            handle.result(timeout=0.05)
+        with pytest.raises(WaitTimeoutError, match=r"within 0 s$"):
+            handle.result(timeout=0)
+        with kit.eager():
+            assert 2 == handle.result(timeout=5)
+
+
+@run_async
+async def test_a_wait_of_a_coroutine_without_eager_names_it_too() -> None:
+    """The handle of a coroutine waits in the same way."""
+    with use(app):
+        handle = await add.enqueue(1, right=1)
+        with pytest.raises(WaitTimeoutError, match=r"within 0\.05 s: .* `with kit\.eager\(\):`"):
+            await handle.result(timeout=0.05)

@@ -172,6 +172,20 @@ def test_without_published_types_no_task_is_doubted(cli: Cli) -> None:
     assert "" == cli.run("enqueue", "reminder:sned").stderr
 
 
+@pytest.mark.parametrize("command", [("run",), ("inspect",), ("delete", "--reason", "typo", "--yes")])
+def test_an_id_that_no_queue_has_is_not_found_in_any_queue(
+    cli: Cli, client: Client, command: tuple[str, ...]
+) -> None:
+    """With `-q` the error names the queue."""
+    client.enqueue("t", queue="sms")
+
+    result = cli.run("task", *command, "nope")
+    in_queue = cli.run("task", *command, "nope", "-q", "sms")
+
+    assert (1, "Error: cannot find task with id=nope in any queue\n") == (result.exit_code, result.stderr)
+    assert "Error: cannot find task with id=nope in queue 'sms'\n" == in_queue.stderr
+
+
 def test_a_part_that_fails_is_told_and_gives_its_own_exit_code(cli: Cli, client: Client) -> None:
     """The others are done; if all fail the code is 1."""
     client.enqueue("mail", queue="mail")

@@ -561,6 +561,31 @@ def test_a_wrong_url_is_an_error_at_once_and_a_missing_one_at_first_use(
     assert "redis://elsewhere" == app.url
 
 
+def test_a_queue_that_the_app_declares_as_ordered_refuses_front_at_once() -> None:
+    """Redis learns only from a server that the queue is ordered."""
+    app = App(URL, queues={"ledger": Queue(ordered=True)})
+    remedy = "front=True: queue 'ledger' is ordered, by App"
+
+    def book() -> None: ...
+
+    with pytest.raises(InvalidOptionError, match=remedy):
+        app.task("refused", queue="ledger", front=True)(book)
+    task = app.task("book", queue="ledger")(book).options(front=True)
+    with pytest.raises(InvalidOptionError, match=remedy):
+        task.enqueue_sync()
+    with pytest.raises(InvalidOptionError, match=remedy):
+        asyncio.run(task.enqueue())
+    with pytest.raises(InvalidOptionError, match=remedy):
+        app.enqueue_sync("book", queue="ledger", front=True)
+
+
+def test_a_task_that_orders_its_own_queue_refuses_front() -> None:
+    """The order is declared by the task itself."""
+    app = App(URL)
+    with pytest.raises(InvalidOptionError, match="front=True: queue 'own' is ordered, by task 'own'"):
+        app.task("own", ordered=True, front=True)(lambda: None)
+
+
 def test_middleware_that_is_not_a_coroutine_function_is_refused() -> None:
     """It could not await the next one."""
 

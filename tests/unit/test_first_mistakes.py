@@ -93,7 +93,7 @@ def test_cron_without_an_expression_names_one(spec: Any) -> None:
         App().schedule(spec, Task("t"))
 
 
-def test_a_task_name_that_is_no_text_is_refused_with_an_example() -> None:
+def test_a_number_as_the_name_of_a_task_is_refused_with_an_example() -> None:
     """The number may have been meant for an option."""
     with pytest.raises(InvalidOptionError, match=r"name=5: must be the task's type, as in @app\.task\('"):
         App().task(5)  # type: ignore[call-overload]

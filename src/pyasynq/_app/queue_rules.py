@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyasynq.errors import ConfigurationError, InvalidOptionError, describe_value
 from pyasynq.limits import Queue, complete_rate, list_own_limits, read_rate
+from pyasynq.options import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -87,6 +88,17 @@ class DeclaredQueues:
         self._fields[queue] = together
         for name in fields:
             self._owners.setdefault((queue, name), owner)
+
+    def check_front(self, options: Mapping[str, Any]) -> None:
+        """Check the option `front` of a task, before a server has told Redis that the queue is ordered.
+
+        Raises:
+            InvalidOptionError: for a task at the front of a queue that is declared as ordered.
+        """
+        queue = options.get("queue", DEFAULT_QUEUE)
+        if options.get("front") and self._fields.get(queue, {}).get("ordered"):
+            remedy = f"queue {queue!r} is ordered, by {self._owners[queue, 'ordered']}: leave it out"
+            raise InvalidOptionError("front", options["front"], remedy)
 
     def settings(self, names: Iterable[str]) -> dict[str, int | Queue]:
         """Return the settings of these queues, with weight 1 where the app gives none."""

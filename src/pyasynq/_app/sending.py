@@ -161,6 +161,7 @@ class Sending:
         **options: Unpack[EnqueueOptions],
     ) -> TaskInfo:
         """Enqueue a task of any type, as `Client.enqueue` does; typed tasks have their own `enqueue`."""
+        self._check_front(task, options)
         return await self._open().enqueue(task, payload, **options)
 
     def enqueue_sync(
@@ -170,7 +171,12 @@ class Sending:
         **options: Unpack[EnqueueOptions],
     ) -> TaskInfo:
         """Enqueue a task of any type, blocking this thread."""
+        self._check_front(task, options)
         return self._open_blocking().enqueue(task, payload, **options)
+
+    def _check_front(self, task: Task | str, options: EnqueueOptions) -> None:
+        """Raise `InvalidOptionError` for a task at the front of a queue that the app declares as ordered."""
+        raise NotImplementedError
 
     async def enqueue_many(
         self,

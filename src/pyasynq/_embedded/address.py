@@ -56,6 +56,15 @@ def parse_embedded_url(url: str) -> EmbeddedURL:
     return EmbeddedURL(path, _read_port(url, query))
 
 
+def show_embedded_url(url: str) -> str:
+    """Return the URL with the absolute path of its data folder, for people; other URLs as they are."""
+    path = parse_embedded_url(url).path
+    if path is None:
+        return url
+    _, mark, query = url.partition("?")
+    return f"{SCHEME}{quote(os.fsencode(os.path.abspath(path)))}{mark}{query}"  # noqa: PTH100 - keeps symbolic links
+
+
 def is_embedded_in_memory(url: str) -> bool:
     """Return whether a URL, of any scheme, names a server in memory, which no other process shares."""
     return url.startswith(SCHEME) and parse_embedded_url(url).path is None

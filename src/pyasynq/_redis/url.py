@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from pyasynq._checks import parse_whole_number
-from pyasynq._embedded.address import parse_embedded_url
+from pyasynq._embedded.address import parse_embedded_url, show_embedded_url
 from pyasynq._embedded.errors import EmbeddedServerError
 from pyasynq._redis.addresses import (
     Address,
@@ -78,7 +78,7 @@ class RedisTarget:
     def address(self) -> str:
         """Host and port, socket path or data folder, safe to show (no password)."""
         if self.embedded is not None:
-            return self.embedded
+            return show_embedded_url(self.embedded)
         if self.path is not None:
             return self.path
         if self.sentinels is not None:

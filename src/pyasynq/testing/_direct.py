@@ -7,7 +7,7 @@ loop, and calls happen in the order of the code.
 from __future__ import annotations
 
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from pyasynq import sync
@@ -22,7 +22,7 @@ from pyasynq.errors import WaitTimeoutError
 from pyasynq.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyasynq._clock import Clock, Instant
     from pyasynq._redis.plan import Plan
@@ -113,6 +113,17 @@ class QueuePlace:
         runner = self.runner
         return None if timeout == 0 or runner is None or runner.is_running else runner
 
+    @contextmanager
+    def naming_eager(self) -> Iterator[None]:
+        """Name `Kit.eager` in the error of a wait that ran no task."""
+        try:
+            yield
+        except WaitTimeoutError as error:
+            if self.runner is None and error.seconds:
+                remedy = "a test kit runs tasks while you wait in `with kit.eager():`"
+                error.args = (f"{error}: {remedy}",)
+            raise
+
 
 class DirectClient(Client):
     """Asyncio client for tests; in a block of `Kit.eager`, its waits run the worker."""
@@ -131,7 +142,8 @@ class DirectClient(Client):
                 return await super().wait(queue, task_id, 0)
             await runner.run_until_ended(queue, task_id, timeout)
             return await runner.client.wait(queue, task_id, 0)
-        return await super().wait(queue, task_id, timeout)
+        with self._place.naming_eager():
+            return await super().wait(queue, task_id, timeout)
 
     async def result(self, queue: str, task_id: str, timeout: Duration | None = None) -> bytes | None:
         """Return the result of a task that has ended, as `Client.result`."""
@@ -140,7 +152,8 @@ class DirectClient(Client):
                 return await super().result(queue, task_id, 0)
             await runner.run_until_ended(queue, task_id, timeout)
             return await runner.client.result(queue, task_id, 0)
-        return await super().result(queue, task_id, timeout)
+        with self._place.naming_eager():
+            return await super().result(queue, task_id, timeout)
 
 
 class DirectBlockingClient(sync.Client):
@@ -157,7 +170,8 @@ class DirectBlockingClient(sync.Client):
                 return super().wait(queue, task_id, 0)
             runner.run_until_ended_sync(queue, task_id, timeout)
             return runner.sync_client.wait(queue, task_id, 0)
-        return super().wait(queue, task_id, timeout)
+        with self._place.naming_eager():
+            return super().wait(queue, task_id, timeout)
 
     def result(self, queue: str, task_id: str, timeout: Duration | None = None) -> bytes | None:
         """Return the result of a task that has ended, as `sync.Client.result`."""
@@ -166,7 +180,8 @@ class DirectBlockingClient(sync.Client):
                 return super().result(queue, task_id, 0)
             runner.run_until_ended_sync(queue, task_id, timeout)
             return runner.sync_client.result(queue, task_id, 0)
-        return super().result(queue, task_id, timeout)
+        with self._place.naming_eager():
+            return super().result(queue, task_id, timeout)
 
 
 def make_immediate(task: Task) -> Task:

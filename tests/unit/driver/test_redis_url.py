@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pyasynq._redis.addresses import SentinelGroup
@@ -189,7 +191,9 @@ def test_no_error_shows_the_password(url: str) -> None:
         (f"redis://:{SECRET}@[::1]", "[::1]:6379"),
         (f"unix://:{SECRET}@/run/r.sock", "/run/r.sock"),
         (f"rediss://h?ssl_certfile=/c&ssl_password={SECRET}", "h:6379"),
-        ("embedded://./data", "embedded://./data"),
+        ("embedded://", "embedded://"),
+        ("embedded://./data", f"embedded://{Path.cwd()}/data"),
+        ("embedded://./caf%C3%A9?port=1", f"embedded://{Path.cwd()}/caf%C3%A9?port=1"),
         (
             f"redis-sentinel://:{SECRET}@h,[::1]:7?master=m&sentinel_password={SECRET}",
             "m (Sentinels h:26379, [::1]:7)",
