@@ -41,7 +41,7 @@ async def middleware(task: Task, call_next: Any) -> Any:
         ({"handlers": [handle]}, "handlers=.*give a table"),
         ({"handlers": {1: handle}}, "handlers: a task name is text"),
         ({"handlers": {"dump": "handle"}}, r"handlers\['dump'\] must be a function"),
-        ({"middlewares": [handle, print]}, "middleware is `async def m"),
+        ({"middlewares": [handle, print]}, "must be `async def`"),
         ({"redis": None}, "redis, service: give one of them"),
         ({"service": "http://localhost"}, "redis, service: these are two transports"),
         ({"key": "pq_1"}, "key: it is for service="),
