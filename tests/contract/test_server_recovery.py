@@ -19,7 +19,7 @@ from pyasynq._redis.facts import check_health
 from pyasynq._wire.messages import decode_task_message
 from pyasynq.config import ServerConfig
 from pyasynq.context import context
-from pyasynq.errors import ReplyLostError
+from pyasynq.errors import RedisUnavailableError, ReplyLostError
 from pyasynq.events import (
     GhostsDropped,
     LeaseLapsed,
@@ -498,8 +498,9 @@ async def test_the_recoverer_waits_for_a_lease_after_an_outage_that_was_longer_t
             Tasks(client).active("a", token="live/1", lease=int(time.time()) + 1)
         await running.next_round("queue_look")
         own_server.signal(signal.SIGSTOP)
-        # A call of another service fails first, and the recoverer hears of it before the next look.
-        with pytest.raises(ReplyLostError):
+        # A call of another service fails first, and the recoverer hears of it before the next look. On a busy
+        # machine an earlier call may have taken so long that its connection was closed.
+        with pytest.raises((ReplyLostError, RedisUnavailableError)):
             await engine._driver.run(check_health())
         recoverer.wake()
         await asyncio.sleep(settings.lease * 1.2)

@@ -182,6 +182,8 @@ async def test_counts_wait_for_redis_to_come_back(own_server: OwnServer) -> None
         await running.finished("a")
         await running.settled()
         own_server.stop()
+        # Counts on a connection whose end was not noticed would be lost with the reply.
+        await running.recorder.wait(RoundFailed, new=True)
         service.wake()
         await running.recorder.wait(RoundFailed, lambda event: event.service == "statistics")
         own_server.start()
