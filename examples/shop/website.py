@@ -76,7 +76,7 @@ async def move_parcel(order_id: int, at: AwareDatetime | None = None) -> dict[st
     try:
         await (handle.run_now() if at is None else handle.reschedule(at))
     except TaskNotFoundError as error:
-        raise HTTPException(404, "there is no such parcel") from error
+        raise HTTPException(404, "parcel not found") from error
     except TaskStateError as error:
         raise HTTPException(409, "the parcel is on its way") from error
     return {"parcel": "now" if at is None else at.isoformat()}

@@ -79,6 +79,13 @@ def test_a_blocking_handle_does_the_same(redis_url: str) -> None:
     app.close_sync()
 
 
+def list_calls(handle: Any) -> list[Callable[[], Any]]:
+    """Return a call of each method of a handle, blocking or not."""
+    names = ("info", "state", "progress", "cancel", "delete", "run_now")
+    calls = [getattr(handle, name) for name in names]
+    return [*calls, partial(handle.reschedule, LATER), partial(handle.result, 0.1)]
+
+
 @pytest.mark.parametrize("is_known_queue", [False, True])
 @run_async
 async def test_a_handle_of_an_unknown_task_says_that_the_task_is_missing(
@@ -93,16 +100,7 @@ async def test_a_handle_of_an_unknown_task_says_that_the_task_is_missing(
         if is_known_queue:
             await act.enqueue()
         handle = act.handle("unknown")
-        for call in (
-            handle.info,
-            handle.state,
-            handle.progress,
-            handle.cancel,
-            handle.delete,
-            handle.run_now,
-            partial(handle.reschedule, LATER),
-            partial(handle.result, 0.1),
-        ):
+        for call in list_calls(handle):
             with pytest.raises(TaskNotFoundError, match="cannot find task with id=unknown"):
                 await call()
 
@@ -118,16 +116,7 @@ def test_a_blocking_handle_of_an_unknown_task_says_so_too(redis_url: str, is_kno
     if is_known_queue:
         act.enqueue_sync()
     handle = act.handle_sync("unknown")
-    for call in (
-        handle.info,
-        handle.state,
-        handle.progress,
-        handle.cancel,
-        handle.delete,
-        handle.run_now,
-        partial(handle.reschedule, LATER),
-        partial(handle.result, 0.1),
-    ):
+    for call in list_calls(handle):
         with pytest.raises(TaskNotFoundError, match="cannot find task with id=unknown"):
             call()
     app.close_sync()
